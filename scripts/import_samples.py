@@ -3,8 +3,9 @@
 
     scripts/import_samples.py FOLDER --apex target/release/apex    # prints a Markdown table
 
-Traces that are missing in FOLDER are downloaded from the repositories that publish them, at pinned commits; none is
-committed here. The busy time of each device is computed here, from the raw events, as the time that intervals cover.
+Traces that are missing in FOLDER are taken from the repositories that publish them, at pinned commits, by download or from
+clones (`--clones FOLDER`, each in OWNER+NAME/repo); none is committed here. The busy time of each device is computed here,
+from the raw events, as the time that intervals cover.
 """
 
 import argparse
@@ -20,7 +21,15 @@ from pathlib import Path
 HTA = "facebookresearch/HolisticTraceAnalysis/f4d0062c382f42bd8a74838bcdad1916c7d5d2da/tests/data/"
 LENS = "AMD-AGI/TraceLens/171dd74721ca1ec45709e5805b68ae1f65e27811/tests/traces/"
 NSYS = "GindaChen/nsys-ai/ab196ea237d90e8df5270293d14cff1a95032500/tests/fixtures/"
+KINETO = "pytorch/kineto/{}/tb_plugin/samples/"
+PIPIT = "hpcgroup/pipit/{}/pipit/tests/data/"
 SAMPLES = {
+    "kineto-2021-03.json.gz": KINETO.format("229f2b87f69b3448c6d9876efc0147c4b4edde0e")
+    + "resnet50_autograd_api_num_workers_0/worker0.pt.trace.json.gz",
+    "kineto-2021-06.json.gz": KINETO.format("be239c044d2f4b62982e1ff64144097acd69f59a")
+    + "resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
+    "hta-cupti.json.gz": HTA + "cupti_profiler/benchmark_result_924719_1679055439_trace.json.gz",
+    "hta-triton.json.gz": HTA + "triton_example/triton_example.json.gz",
     "hta-alexnet.json.gz": HTA + "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
     "hta-df.json.gz": HTA + "df_index_resolver/df_index_resolver.json.gz",
     "hta-diff.json.gz": HTA + "trace_diff/test/test.json.gz",
@@ -34,11 +43,27 @@ SAMPLES = {
     "lens-b200.json.gz": LENS + "b200/eager_trace.json.gz",
     "lens-h100-owl.json.gz": LENS + "h100/google_owlv2-large-patch14-ensemble__1016001.json.gz",
     "lens-h100-qwen.json.gz": LENS + "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+    "lens-h100-bert.json.gz": LENS + "h100/gaunernst_bert-small-uncased__1016001.json.gz",
+    "hta-mi250.json.gz": HTA + "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
     "lens-mi300.json.gz": LENS + "mi300/gaunernst_bert-small-uncased__1016001.json.gz",
+    "lens-jax-mi300.xplane.pb": LENS + "mi300/jax_conv_minimal_08/tw003.xplane.pb",
+    "pipit-saxpy.sqlite": PIPIT.format("46d41f2a6681112c86f3a090f9241ad05226ed43") + "saxpy-mpi-cuda_nsys_perlmutter0.sqlite",
+    "pipit-cloverleaf.sqlite": PIPIT.format("ad30bc8498bdd16cc93b4eb8397d5d5bbae3e33b")
+    + "cloverleaf-nsys/perlmutter-cloverleaf-cuda.sqlite",
     "nsys-h100.sqlite": NSYS + "h100_2gpu_1s.sqlite",
     "nsys-mfu.sqlite": NSYS + "mfu_2gpu_after.sqlite",
     "nsys-3080.sqlite": NSYS + "mock.sqlite",
 }
+
+
+def obtain(source, path, clones):
+    """Writes a sample to a path."""
+    owner, name, commit, file = source.split("/", 3)
+    if clones is None:
+        urllib.request.urlretrieve("https://raw.githubusercontent.com/" + source, path)
+        return
+    git = ["git", f"--git-dir={clones / f'{owner}+{name}' / 'repo'}", "show", f"{commit}:{file}"]
+    path.write_bytes(subprocess.run(git, capture_output=True, check=True).stdout)
 
 
 def union(intervals):
@@ -57,8 +82,9 @@ def of_json(path):
     ns = lambda value: int(Decimal(value) * 1000)
     devices, kernels = {}, 0
     for event in events:
-        if event.get("ph") == "X" and event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
-            kernels += event["cat"] == "kernel"
+        # Until 2022 the categories had other names, and devices none of their own.
+        if event.get("ph") == "X" and event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
+            kernels += event["cat"] in ("kernel", "Kernel")
             device = event["args"].get("device", event["pid"])
             devices.setdefault((None, device), []).append((ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])))
     return len(events), kernels, {key: union(intervals) for key, intervals in devices.items()}
@@ -88,13 +114,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--apex", type=Path, default=Path("target/release/apex"))
+    parser.add_argument("--clones", type=Path, help="folder of clones, each in OWNER+NAME/repo")
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
     print("| trace | profiler and version | events | kernels | import, ms | busy time against the raw events |\n| --- | --- | ---: | ---: | ---: | --- |")
     for name, source in SAMPLES.items():
         path, session = a.folder / name, a.folder / f"{name}.session"
         if not path.exists():
-            urllib.request.urlretrieve("https://raw.githubusercontent.com/" + source, path)
+            obtain(source, path, a.clones)
         subprocess.run(["rm", "-rf", session], check=True)
         began = time.perf_counter()
         done = subprocess.run([a.apex, "import", path, "-o", session, "--json"], capture_output=True, text=True, check=False)

@@ -1,13 +1,13 @@
 //! `apex export`: a session in other formats.
 
 use crate::loaded::{self, Source};
-use crate::{output, progress, session, units};
+use crate::{import, output, progress, session, units};
 use anyhow::{Context, bail};
 use apex_export::csv::Csv;
 use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
-use apex_export::{Reading, collapsed, pprof, rows, speedscope, timeline};
+use apex_export::{Reading, chrome, collapsed, perfetto, pprof, rows, speedscope, timeline};
 use apex_metrics::Spans;
 use apex_profile::Profile;
 use apex_view::Loaded;
@@ -17,10 +17,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or call stacks.
+/// Writes a session as JSON, CSV, Parquet, a trace (Perfetto's or Chrome's), OpenTelemetry spans or
+/// call stacks.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
+  apex export --format chrome -o run.json          the same as JSON, for chrome://tracing and Tracy
   apex export --format parquet --what launches -o launches.parquet
   apex export --format csv --what calls --window 1.5s..2s > calls.csv
   apex export --format json | jq .profile.totals
@@ -62,6 +64,8 @@ enum Format {
     Parquet,
     /// A trace for ui.perfetto.dev
     Perfetto,
+    /// The same as JSON in Chrome's trace format, for chrome://tracing, Perfetto and Tracy
+    Chrome,
     /// Spans for an OpenTelemetry collector: one request, in protocol buffers
     Otlp,
     /// Sampled call stacks of the host while a GPU was idle, for flame-graph tools
@@ -108,8 +112,11 @@ impl What {
 }
 
 /// The reason for an export of stacks without any, as far as the session tells it.
-fn no_stacks(profile: &Profile) -> String {
+fn no_stacks(profile: &Profile, is_imported: bool) -> String {
     let why = match &profile.host_sampling {
+        _ if is_imported => {
+            "traces of other profilers have no samples of the host: record with `apex run`".to_owned()
+        }
         None => "it was recorded with --host-stacks off, or by an older APEX".to_owned(),
         Some(sampling) if !sampling.lost.is_empty() => sampling.lost.join("; "),
         Some(sampling) if sampling.samples == 0 => format!(
@@ -132,7 +139,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         session::refuse_output(&session, path)?;
     }
     let loaded = loaded::read_all(&session)?;
-    let doing = format!("exporting {}", apex_untrusted::shown(&loaded.session.dir));
+    let doing = format!("exporting {}", apex_untrusted::shown(import::named(&loaded.session.dir)));
     let written = progress::show(&doing, |records| {
         let mut progress = |count| records.store(count, Ordering::Relaxed);
         let window = args.window.clone().unwrap_or(0..u64::MAX);
@@ -153,7 +160,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         other => other?,
     }
     if args.format.is_of_stacks() && !apex_export::has_stacks(&loaded.profile) {
-        output::remark(no_stacks(&loaded.profile));
+        output::remark(no_stacks(&loaded.profile, loaded.is_imported()));
     }
     for process in &loaded.session.processes {
         if let Some(failure) = process.read_failure() {
@@ -175,8 +182,8 @@ impl Args {
             (Format::Otlp, None) if self.window.is_some() => {
                 bail!("--window does not apply to spans, which are those of the whole session")
             }
-            (Format::Perfetto, Some(_)) => {
-                bail!("--what does not apply to a Perfetto trace, which holds everything")
+            (Format::Perfetto | Format::Chrome, Some(_)) => {
+                bail!("--what does not apply to a trace, which holds everything")
             }
             (_, Some(What::Kernels)) if self.window.is_some() => {
                 bail!("--window does not apply to kernels, which are counted over the whole session")
@@ -201,7 +208,8 @@ impl Args {
     ) -> io::Result<()> {
         let what = self.what.unwrap_or(What::Launches);
         match (self.format, self.what) {
-            (Format::Perfetto, _) => timeline::write(reading, out),
+            (Format::Perfetto, _) => timeline::write(reading, perfetto::Trace::new(out)),
+            (Format::Chrome, _) => timeline::write(reading, chrome::Trace::new(out)),
             (Format::Otlp, _) => {
                 out.write_all(&Spans::of(&loaded.session).otlp(env!("CARGO_PKG_VERSION")))?;
                 out.flush()

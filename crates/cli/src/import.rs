@@ -6,9 +6,9 @@
 use crate::{output, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
-use apex_import::Imported;
+use apex_import::{Found, Imported};
 use apex_trace::{META_FILE, checksums, is_session};
-use apex_untrusted::Folder;
+use apex_untrusted::{Folder, shown};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,14 +22,15 @@ const KINDS: usize = 6;
 
 /// Makes a session of a trace that another profiler recorded.
 ///
-/// It reads PyTorch's traces (torch.profiler's JSON, plain or compressed by gzip) and Nsight
-/// Systems' exports to SQLite. Several traces, or a folder of them, become one session: the ranks
-/// of a job. Each kernel has its measured duration and its place in time; what a trace cannot tell
-/// is said.
+/// It reads PyTorch's traces (torch.profiler's JSON, plain or compressed by gzip), JAX's
+/// (jax.profiler.trace: *.xplane.pb, *.trace.json.gz) and Nsight Systems' exports to SQLite.
+/// Several traces, or a folder of them, become one session: the ranks of a job. Each kernel has its
+/// measured duration and its place in time; what a trace cannot tell is said.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex import worker0.pt.trace.json.gz -o session
-  apex import log/ -o session                  all traces in this folder, one for each rank
+  apex import log/ -o session                  all traces in it and in folders inside, one for each rank
+  apex import plugins/profile/2026_11_29/      a run of jax.profiler.trace
   nsys export --type sqlite report.nsys-rep && apex import report.sqlite -o session
   apex report worker0.pt.trace.json.gz         read a trace without keeping a session
   apex import trace.json --json | jq .remarks
@@ -59,10 +60,7 @@ struct Document<'a> {
 
 /// Runs `apex import`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut traces = Vec::new();
-    for path in &args.traces {
-        traces.extend(found_at(path)?);
-    }
+    let traces = Traces::of(&args.traces)?;
     let name = args.traces[0].file_stem().unwrap_or(OsStr::new("trace"));
     let fresh = session::Fresh::make(args.output.as_deref(), name)?;
     let imported = match read(&traces, &fresh.folder) {
@@ -73,7 +71,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    let Imported { sources, kernels, transfers, calls, left_out, remarks } = &imported;
+    let Imported { sources, kernels, transfers, calls, left_out, remarks, .. } = &imported;
     let session = session::shown(fresh.folder.path());
     if args.json {
         let (kernels, transfers, calls) = (*kernels, *transfers, *calls);
@@ -84,22 +82,57 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     output::page(|out| writeln!(out, "{session}"))
 }
 
-/// The traces that a path names.
-fn found_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let shown = apex_untrusted::shown(path);
-    if !path.is_dir() {
-        return Ok(vec![path.to_path_buf()]);
+/// What is imported.
+enum Traces {
+    /// Traces that were named: each has to be one.
+    Named(Vec<PathBuf>),
+    /// Traces in folders: what is none is left out, and said.
+    Found(Found),
+}
+
+impl Traces {
+    /// The traces that these paths name.
+    fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        if paths.iter().all(|path| !path.is_dir()) {
+            return Ok(Self::Named(paths.to_vec()));
+        }
+        let mut all = Found::default();
+        for path in paths {
+            if !path.is_dir() {
+                all.traces.push(path.clone());
+                continue;
+            }
+            if is_session(path) {
+                bail!("{0} is a session already: `apex report {0}`", shown(path));
+            }
+            let found = Found::at(path);
+            if found.traces.is_empty() {
+                bail!(no_traces(path, &found));
+            }
+            all.traces.extend(found.traces);
+            all.passed.extend(found.passed);
+        }
+        Ok(Self::Found(all))
     }
-    if is_session(path) {
-        bail!("{shown} is a session already: `apex report {shown}`");
+
+    /// How many files there are to read.
+    fn count(&self) -> usize {
+        match self {
+            Self::Named(traces) | Self::Found(Found { traces, .. }) => traces.len(),
+        }
     }
-    let traces = apex_import::traces_at(path);
-    if traces.is_empty() {
-        bail!(
-            "{shown} has no traces in it: name the files, or a folder with files *.trace.json, *.json.gz or *.sqlite"
-        );
-    }
-    Ok(traces)
+}
+
+/// Says that there are no traces in a folder, and what there is.
+fn no_traces(folder: &Path, found: &Found) -> String {
+    let files = units::counted(found.others + found.passed.len() as u64, "file", "files");
+    let first = found.passed.first().map(|(path, why)| format!("; of {}: {why}", shown(path)));
+    format!(
+        "{} has no traces in it ({files}{}): name files of torch.profiler (*.json, *.json.gz), of jax.profiler \
+         (*.xplane.pb) or of `nsys export --type sqlite`",
+        shown(folder),
+        first.unwrap_or_default()
+    )
 }
 
 /// The files in a folder.
@@ -108,12 +141,15 @@ fn written_in(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-fn read(traces: &[PathBuf], folder: &Folder) -> anyhow::Result<Imported> {
-    let shown = match traces {
-        [one] => apex_untrusted::shown(one),
-        several => format!("{} traces", several.len()),
+fn read(traces: &Traces, folder: &Folder) -> anyhow::Result<Imported> {
+    let what = match traces {
+        Traces::Named(all) if all.len() == 1 => shown(&all[0]),
+        several => format!("{} traces", several.count()),
     };
-    let imported = progress::show(&format!("importing {shown}"), |_| apex_import::import(traces, folder))?;
+    let imported = progress::show(&format!("importing {what}"), |_| match traces {
+        Traces::Named(paths) => apex_import::import(paths, folder),
+        Traces::Found(found) => apex_import::import_found(found, folder),
+    })?;
     // Readers do without them.
     let _ = checksums::store(folder, session::has_checksum);
     Ok(imported)
@@ -148,37 +184,55 @@ static TEMPORARY: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 /// The session to read at a path: the path itself, or a temporary one of the traces there.
 ///
 /// # Errors
-/// If there are traces, and they cannot be imported.
+/// If there are traces, and they cannot be imported, or if the file there is known to be something
+/// else.
 pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, session)) = temporary.iter().find(|(trace, _)| trace == path) {
         return Ok(session.clone());
     }
-    let is_named_so = path.extension().is_some_and(|end| end == "nsys-rep");
     let is_recorded = is_session(path) || path.join(META_FILE).exists();
     if is_recorded || path.is_dir() && !session::all_of(path).iter().all(|found| found == path) {
         return Ok(path.to_path_buf());
     }
-    let traces = match apex_import::traces_at(path) {
-        traces if traces.is_empty() && is_named_so => vec![path.to_path_buf()],
-        traces => traces,
-    };
-    if traces.is_empty() {
-        return Ok(path.to_path_buf());
+    let found = Found::at(path);
+    if found.traces.is_empty() {
+        session::must_exist(path)?;
+        match apex_import::refusal(path).filter(|_| path.is_file()) {
+            Some(what) => {
+                bail!("{} is neither a session nor a trace that can be imported: {what}", shown(path))
+            }
+            None => return Ok(path.to_path_buf()),
+        }
     }
-    let number = temporary.len();
-    let at = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
-    let folder =
-        Folder::make(&at).with_context(|| format!("cannot create {}", apex_untrusted::shown(&at)))?;
+    let traces = if path.is_dir() { Traces::Found(found) } else { Traces::Named(found.traces) };
+    let folder = temporary_folder(temporary.len(), path)?;
+    let at = folder.path().to_path_buf();
     temporary.push((path.to_path_buf(), at.clone()));
     tell(&read(&traces, &folder)?);
     Ok(at)
+}
+
+/// A folder for the session of a trace, which has the trace's name, because commands show it.
+fn temporary_folder(number: usize, trace: &Path) -> anyhow::Result<Folder> {
+    let around = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
+    let name = trace.file_name().unwrap_or(OsStr::new("traces"));
+    Folder::make(&around)
+        .and_then(|_| Folder::make(&around.join(name)))
+        .with_context(|| format!("cannot create {}", shown(&around)))
+}
+
+/// The path by which a session was named: the trace's, if it is a temporary one.
+pub fn named(session: &Path) -> PathBuf {
+    let temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    let trace = temporary.iter().find(|(_, of)| of == session).map(|(trace, _)| trace.clone());
+    trace.unwrap_or_else(|| session.to_path_buf())
 }
 
 /// Removes the temporary sessions of this command.
 pub fn remove_temporary() {
     for (_, session) in TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
         // They lie in the folder for temporary files.
-        let _ = std::fs::remove_dir_all(session);
+        let _ = std::fs::remove_dir_all(session.parent().unwrap_or(&session));
     }
 }

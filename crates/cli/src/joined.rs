@@ -152,6 +152,7 @@ mod tests {
             host: Host::default(),
             rank: Some(RecordedRank { rank, world_size: Some(2), restarts: 0, job: None }),
             universal: Vec::new(),
+            imported: Vec::new(),
         }
     }
 

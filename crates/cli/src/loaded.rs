@@ -32,8 +32,8 @@ impl Source {
 /// # Errors
 /// If it cannot be read at all, or if the filters leave nothing.
 pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
-    let path = &*import::opened(path)?;
-    let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
+    let (named, path) = (path, &*import::opened(path)?);
+    let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(named));
     session::refuse_stdout(path)?;
     let loaded = progress::show(&doing, |_| {
         session::must_exist(path)?;

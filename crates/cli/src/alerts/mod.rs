@@ -176,6 +176,6 @@ impl Args {
 
 /// Whether nothing more will be recorded.
 fn has_ended(snapshot: &Snapshot) -> bool {
-    let exited = snapshot.session.meta.as_ref().is_some_and(|meta| meta.exit.is_some());
+    let exited = snapshot.session.meta.as_ref().is_some_and(apex_trace::meta::Meta::is_over);
     snapshot.running.is_empty() && (exited || !snapshot.session.processes.is_empty())
 }

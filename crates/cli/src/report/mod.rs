@@ -14,6 +14,7 @@ mod ranges;
 mod ranks;
 
 use crate::filters::{self, FilterOptions};
+use crate::import;
 use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
@@ -176,7 +177,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
     let advice = filters::advise(&shown, suppress);
     let document = Document {
-        session: loaded.session.dir.display().to_string(),
+        session: import::named(&loaded.session.dir).display().to_string(),
         run: loaded.session.meta.as_ref(),
         filters: shown.applied(),
         top: kernels::ranked(shown.profile(), sort, args.view.top),
@@ -222,7 +223,7 @@ fn write_shown(
         .flat_map(|note| wrap(&note, width, "  "));
     let circumstances = circumstances(loaded);
     let circumstances = circumstances.iter().flat_map(|line| wrap(line, width, "  "));
-    for line in notes.chain(circumstances).chain(recorded(shown, &advice, width)) {
+    for line in notes.chain(circumstances).chain(recorded(loaded, shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     for sentence in apex_view::text::fast::sentences(profile)
@@ -304,10 +305,14 @@ fn top_kernels(
 }
 
 /// Describes the number of launches, the cost of recording them, and the losses.
-fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
+fn recorded(loaded: &Loaded, shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
+    let launches = apex_view::text::verdict::launches(shown.whole);
+    if let Some(sources) = imported(loaded) {
+        return lines_of(&[launches, format!("imported from {sources}")], width.min(PARAGRAPH));
+    }
     let parts = [
-        apex_view::text::verdict::launches(shown.whole),
+        launches,
         head::recorder(&shown.job, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),
@@ -341,7 +346,9 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     });
     let devices = devices.collect::<Vec<_>>().join(", ");
     let command = loaded.command().unwrap_or_else(|| "unknown command".into());
+    let dir = apex_untrusted::shown(import::named(&loaded.session.dir));
     let ended = match loaded.session.meta.as_ref().map(|meta| meta.exit) {
+        _ if imported(loaded).is_some() => String::new(),
         Some(Some(Exit::Code(0))) | None => String::new(),
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
@@ -355,5 +362,14 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         count => format!("{count} processes"),
     };
     let ran_on: Vec<String> = [devices, processes].into_iter().filter(|part| !part.is_empty()).collect();
-    vec![format!("{}: {command}{ended}", apex_untrusted::shown(&loaded.session.dir)), ran_on.join(" · ")]
+    // (The command of an import is the trace's name.)
+    let is_named_so = imported(loaded).is_some() && dir.ends_with(&command);
+    let what = if is_named_so { dir } else { format!("{dir}: {command}{ended}") };
+    vec![what, ran_on.join(" · ")]
+}
+
+/// The profiler of whose traces the session was made.
+fn imported(loaded: &Loaded) -> Option<String> {
+    let sources = &loaded.session.meta.as_ref()?.imported;
+    (!sources.is_empty()).then(|| printable(&sources.join("; ")).into_owned())
 }

@@ -561,6 +561,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         host: Host::default(),
         rank: own_rank(),
         universal: Vec::new(),
+        imported: Vec::new(),
     }
 }
 

@@ -49,6 +49,7 @@ fn session(folder: &Path) {
         rank: None,
         host: Host { name: NAME.into(), ..Host::default() },
         universal: Vec::new(),
+        imported: Vec::new(),
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.

@@ -43,3 +43,56 @@ fn a_trace_that_cannot_be_imported_leaves_no_session() {
     let said = text(&output(&mut sandbox.apex(&["import", "none.json"]), 125).stderr);
     assert!(said.contains("none.json"), "{said}");
 }
+
+#[test]
+fn an_import_claims_nothing_that_nobody_recorded() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("t.trace.json"), TRACE).unwrap();
+    output(&mut sandbox.apex(&["import", "t.trace.json", "-o", "s"]), 0);
+    for source in ["s", "t.trace.json"] {
+        let said = text(&output(&mut sandbox.apex(&["report", source]), 0).stdout);
+        assert!(said.contains("imported from PyTorch (Kineto), schema 1"), "{said}");
+        for wrong in ["overhead", "apex-import-", "killed", "0 dropped"] {
+            assert!(!said.contains(wrong), "{wrong}: {said}");
+        }
+        let report = sandbox.json(&["report", "--json", source]);
+        assert_eq!(report["session"], source);
+        assert!(report["run"]["exit"].is_null() && report["advice"]["verdict"]["overhead_share"].is_null());
+    }
+    let page = text(&output(&mut sandbox.apex(&["report", "t.trace.json", "--html", "page.html"]), 0).stderr);
+    assert!(page.contains("wrote page.html"), "{page}");
+    assert!(!std::fs::read_to_string(sandbox.path("page.html")).unwrap().contains("apex-import-"));
+    let chrome = output(&mut sandbox.apex(&["export", "--format", "chrome", "t.trace.json"]), 0);
+    let document: serde_json::Value = serde_json::from_slice(&chrome.stdout).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let kernel = events.iter().find(|event| event["name"] == "saxpy").expect("the kernel");
+    assert_eq!(kernel["dur"].as_f64(), Some(3.125));
+}
+
+#[test]
+fn folders_say_what_is_not_read_and_files_what_they_are() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path("log/rank1")).unwrap();
+    std::fs::write(sandbox.path("log/rank0.json"), TRACE).unwrap();
+    std::fs::write(sandbox.path("log/rank1/anything.json"), TRACE).unwrap();
+    std::fs::write(sandbox.path("log/rank2.json"), &TRACE[..60]).unwrap();
+    let kept = output(&mut sandbox.apex(&["import", "log", "-o", "s"]), 0);
+    let said = text(&kept.stderr);
+    assert!(said.contains("imported 2 kernels") && said.contains("rank2.json is not read"), "{said}");
+    std::fs::write(sandbox.path("notes.txt"), "hello").unwrap();
+    let said = text(&output(&mut sandbox.apex(&["report", "notes.txt"]), 125).stderr);
+    assert!(said.contains("neither a session nor a trace") && said.contains("it is text"), "{said}");
+}
+
+#[test]
+fn traces_are_of_one_program_if_their_kernels_are() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("before.json"), TRACE).unwrap();
+    std::fs::write(sandbox.path("after.json"), TRACE.replace("3.125", "2.5")).unwrap();
+    std::fs::write(sandbox.path("other.json"), TRACE.replace("saxpy", "gemm")).unwrap();
+    let compared = |other| text(&output(&mut sandbox.apex(&["diff", "before.json", other]), 0).stdout);
+    let same = compared("after.json");
+    assert!(!same.contains("different programs") && !same.contains("commands differ"), "{same}");
+    let different = compared("other.json").replace("\n  ", " ");
+    assert!(different.contains("different programs"), "{different}");
+}

@@ -39,6 +39,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The reason without the file.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Refused(_, what) => what.clone(),
+            Self::Damaged { what, at, .. } => format!("{what}, at byte {at}"),
+            Self::Database { what, source, .. } => format!("{what}: {source}"),
+            Self::Unreadable(_, error) | Self::Unwritable(_, error) => error.to_string(),
+        }
+    }
+
     /// A refusal.
     pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {
         Self::Refused(path.to_owned(), what.into())

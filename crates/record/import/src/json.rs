@@ -10,6 +10,8 @@ use std::io::{self, Read};
 /// Bytes of one value, at most.
 const MOST_VALUE: usize = 16 << 20;
 const BLOCK: usize = 1 << 18;
+/// The mark of UTF-8 at the beginning of some files.
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Nesting that is read, at most.
 const MOST_DEPTH: usize = 128;
 
@@ -87,6 +89,13 @@ impl<R: Read> Splitter<R> {
             if !self.fill() {
                 return None;
             }
+        }
+    }
+
+    /// Passes the mark of UTF-8, with which some editors begin a file.
+    pub fn skip_bom(&mut self) {
+        if self.peek() == Some(BOM[0]) && self.buffer[self.at..self.filled].starts_with(BOM) {
+            self.at += BOM.len();
         }
     }
 
@@ -311,6 +320,11 @@ impl<'a> Cursor<'a> {
             }
             self.at = (self.at + 2).min(self.bytes.len());
         }
+    }
+
+    /// A text; `None`, and passed, for anything else.
+    pub fn text_if_any(&mut self) -> Result<Option<Cow<'a, str>>, Damage> {
+        if self.is(b'"') { self.text().map(Some) } else { self.skip().map(|()| None) }
     }
 
     /// A text.

@@ -1,4 +1,5 @@
-//! PyTorch's trace: Chrome's JSON as Kineto writes it, plain or compressed.
+//! PyTorch's trace: Chrome's JSON as Kineto writes it, plain or compressed; and JAX's, which has the
+//! same form and other contents ([`Xla`]).
 //!
 //! Times are decimal microseconds, read exactly; `baseTimeNanoseconds`, which may follow the
 //! events, says when 0 is. Categories changed their names in 2022 (`Kernel` is `kernel` now). Calls
@@ -9,10 +10,11 @@ use crate::calls::{ends_of_copy, memory};
 use crate::decimal::scaled;
 use crate::error::Error;
 use crate::json::{Cursor, Damage, Splitter, Stop, whole};
-use crate::model::{Call, Config, Device, Kind, Process, Stream, Trace, Transfer, Work};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work};
+use crate::xla::{self, Xla};
 use cuda_launch::Dim3;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::Path;
 
@@ -28,10 +30,11 @@ const MOST_METADATA: usize = 1 << 20;
 pub fn read(path: &Path, input: impl Read) -> Result<Trace, Error> {
     let mut reader = Reader::new(path);
     let mut splitter = Splitter::new(input);
+    splitter.skip_bom();
     reader.document(&mut splitter)?;
     reader.rest(&mut splitter);
     if let Some(error) = splitter.failure.take() {
-        reader.trace.remarks.push(incomplete(path, &error.to_string(), reader.events));
+        reader.end_early(&error.to_string());
     }
     reader.finish()
 }
@@ -114,6 +117,10 @@ struct Args {
     block: Option<[u32; 3]>,
     memory_kind: Option<String>,
     label: Option<String>,
+    /// What XLA says about kernels, copies and sets, as words `key:value`.
+    details: Option<String>,
+    /// The number of a step that the program marks.
+    has_step: bool,
 }
 
 struct Reader<'p> {
@@ -122,8 +129,10 @@ struct Reader<'p> {
     process: Process,
     /// The processes whose calls are in the file.
     callers: BTreeSet<u64>,
-    threads_named: Vec<(u64, String)>,
-    events: u64,
+    /// What JAX's trace says of its processes, which are devices and the host.
+    planes: HashMap<u64, xla::Plane>,
+    /// Whether a list of events was found.
+    has_list: bool,
     damaged: u64,
     untimed: u64,
     refusal: Option<String>,
@@ -139,14 +148,21 @@ impl<'p> Reader<'p> {
             trace,
             process: Process::default(),
             callers: BTreeSet::new(),
-            threads_named: Vec::new(),
-            events: 0,
+            planes: HashMap::new(),
+            has_list: false,
             damaged: 0,
             untimed: 0,
             refusal: None,
             cuda: [None; 3],
             has_stacks_flag: false,
         }
+    }
+
+    /// The trace ends early.
+    fn end_early(&mut self, why: &str) {
+        let is_partial = self.path.to_string_lossy().ends_with(".tmp");
+        let hint = if is_partial { "; the program ended while it wrote it" } else { "" };
+        self.trace.end_early(&format!("{why}{hint}"));
     }
 
     fn damage(&self, at: u64, what: &str) -> Error {
@@ -196,12 +212,13 @@ impl<'p> Reader<'p> {
     }
 
     fn all_events<R: Read>(&mut self, splitter: &mut Splitter<R>) -> Result<(), Error> {
+        self.has_list = true;
         loop {
             match splitter.peek() {
                 Some(b',') => drop(splitter.take(b',')),
                 Some(b'{') => match splitter.value() {
                     Ok(bytes) => {
-                        self.events += 1;
+                        self.trace.events += 1;
                         // (Its text is borrowed from the splitter's buffer, which nobody else needs
                         // meanwhile.)
                         self.event(bytes);
@@ -212,6 +229,12 @@ impl<'p> Reader<'p> {
                     splitter.take(b']');
                     return Ok(());
                 }
+                // No event, but JSON: the ones behind it count.
+                Some(b'n' | b't' | b'f' | b'"' | b'[' | b'-' | b'0'..=b'9') => match splitter.value() {
+                    Ok(value) if is_value(value) => self.damaged += 1,
+                    Ok(_) => return self.not_json(splitter),
+                    Err(stop) => return self.stopped(splitter, &stop),
+                },
                 Some(_) => return self.not_json(splitter),
                 None => return self.stopped(splitter, &Stop::Cut),
             }
@@ -245,10 +268,12 @@ impl<'p> Reader<'p> {
         let at = splitter.position();
         match stop {
             Stop::TooLong => Err(self.damage(at, "a value of more than 16 MiB begins before this place")),
-            Stop::Cut if self.events == 0 => Err(self.damage(at, "the file ends before its first event")),
+            Stop::Cut if self.trace.events == 0 && self.has_list => {
+                Err(self.damage(at, "the file ends before its first event"))
+            }
             Stop::Cut => {
                 if splitter.failure.is_none() {
-                    self.trace.remarks.push(incomplete(self.path, "it ends in the middle", self.events));
+                    self.end_early("it ends in the middle");
                 }
                 Ok(())
             }
@@ -257,10 +282,10 @@ impl<'p> Reader<'p> {
 
     fn not_json<R: Read>(&mut self, splitter: &Splitter<R>) -> Result<(), Error> {
         let at = splitter.position();
-        if self.events == 0 {
+        if self.trace.events == 0 {
             return Err(self.damage(at, "what is here is no JSON"));
         }
-        self.trace.remarks.push(incomplete(self.path, &format!("byte {at} is no JSON"), self.events));
+        self.end_early(&format!("byte {at} is no JSON"));
         Ok(())
     }
 
@@ -268,7 +293,7 @@ impl<'p> Reader<'p> {
     fn check_key(&mut self, key: &str) {
         match key {
             "roctracer_version" | "hip_runtime_version" | "hip_driver_version" | "rocprofiler_version" => {
-                self.refuse("it is of an AMD GPU (ROCm); APEX knows CUDA devices");
+                self.refuse(xla::AMD);
             }
             "rocprofiler-sdk-tool" => self.refuse("it is a trace of rocprofiler; APEX knows CUDA devices"),
             "nodes" => self.refuse(
@@ -336,9 +361,15 @@ impl<'p> Reader<'p> {
         if event.phase == b'M' {
             return self.named(event);
         }
+        if !self.planes.is_empty() && event.category.is_empty() {
+            return self.of_jax(event);
+        }
         let kind = category(event.category.as_bytes());
-        if event.phase != b'X' || kind == Category::Known {
+        if kind == Category::Known {
             return;
+        }
+        if event.phase != b'X' {
+            return self.of_other_phase(event, kind);
         }
         if event.category.starts_with("mtia_") {
             return self.refuse("it is of an MTIA device; APEX knows CUDA devices");
@@ -373,6 +404,7 @@ impl<'p> Reader<'p> {
                 };
                 self.process.work(Work { start, ns, correlation, stream, kind });
             }
+            Category::Call if xla::is_hip(&event.name) => self.refuse(xla::AMD),
             Category::Call => {
                 let (name, thread) = (self.process.names.number(&event.name), self.thread(event));
                 self.callers.extend(digits(&event.pid));
@@ -398,17 +430,76 @@ impl<'p> Reader<'p> {
 
     /// A name of a thread.
     fn named(&mut self, event: &Event<'_>) {
-        if event.name == "thread_name"
-            && let (Some(tid), Some(label)) = (digits(&event.tid), &event.args.label)
-            && self.threads_named.len() < 10_000
+        let Some(label) = &event.args.label else { return };
+        if event.name == "process_name"
+            && let (Some(pid), Some(plane)) = (digits(&event.pid), xla::Plane::of(label))
+            && self.planes.len() < 1_000
         {
-            self.threads_named.push((tid, label.clone()));
+            self.planes.insert(pid, plane);
+        }
+        if event.name == "thread_name" && self.process.thread_names.len() < 100_000 {
+            self.process.thread_names.insert(Self::thread_of(event), label.clone());
         }
     }
 
+    fn thread_of(event: &Event<'_>) -> Thread {
+        let number = |text| digits(text).unwrap_or(0);
+        Thread { process: number(&event.pid), id: number(&event.tid) }
+    }
+
     fn thread(&mut self, event: &Event<'_>) -> u32 {
-        let tid = digits(&event.tid).unwrap_or(0) as u32;
-        self.process.threads.number((tid, String::new()))
+        self.process.threads.number(Self::thread_of(event))
+    }
+
+    /// An event that is no interval, of a kind that would be one.
+    fn of_other_phase(&mut self, event: &Event<'_>, kind: Category) {
+        let what = match event.phase {
+            b'B' | b'E' => "(begin and end apart)",
+            b'b' | b'e' | b'n' => "(asynchronous)",
+            b'i' | b'I' | b'R' => "(a moment)",
+            b'C' => "(a counter)",
+            0 => "(without a phase)",
+            _ => "(of another phase)",
+        };
+        let is_flow = matches!(event.phase, b's' | b't' | b'f');
+        if !(is_flow && kind == Category::Unknown) {
+            let category = if event.category.is_empty() { "without a category" } else { &event.category };
+            self.trace.leave_out(&format!("{category} {what}"));
+        }
+    }
+
+    /// An event of JAX's trace.
+    fn of_jax(&mut self, event: &Event<'_>) {
+        let plane = digits(&event.pid).and_then(|pid| self.planes.get(&pid)).copied();
+        let (Some(start), Some(ns)) = (event.ts, event.dur.and_then(|dur| u64::try_from(dur).ok())) else {
+            // (The list ends with an empty object.)
+            self.damaged += u64::from(event.phase == b'X');
+            return;
+        };
+        let thread = Self::thread_of(event);
+        let stream = self.process.thread_names.get(&thread).and_then(|line| xla::stream_of(line));
+        let of = xla::Event {
+            name: &event.name,
+            start,
+            ns,
+            correlation: event.args.correlation,
+            context: event.args.context as u32,
+            details: event.args.details.as_deref().unwrap_or(""),
+            has_step: event.args.has_step,
+        };
+        let mut xla = Xla { process: &mut self.process, trace: &mut self.trace };
+        let done = match plane {
+            Some(xla::Plane::Gpu(device)) => xla.on_device(device, stream, &of),
+            Some(xla::Plane::Host) => xla.on_host(thread, &of),
+            Some(xla::Plane::Tpu) => Err(xla::TPU),
+            None => {
+                self.trace.leave_out("events of processes without a name");
+                Ok(())
+            }
+        };
+        if let Err(what) = done {
+            self.refuse(what);
+        }
     }
 
     fn device(event: &Event<'_>) -> u32 {
@@ -440,17 +531,21 @@ impl<'p> Reader<'p> {
 
     fn finish(mut self) -> Result<Trace, Error> {
         self.check()?;
+        if !self.has_list {
+            let what = match &self.trace.cut {
+                Some(why) => format!(
+                    "it ends before its first event ({why}): the program ended while it wrote the trace, or the file \
+                     was copied in part"
+                ),
+                None => "it is JSON without a list of events (traceEvents): no trace".to_owned(),
+            };
+            return Err(Error::refused(self.path, what));
+        }
         let process = &mut self.process;
         process.pid = self.callers.first().map_or(0, |&pid| pid as u32);
         process.executable = "python (PyTorch)".to_owned();
-        if process.rank.is_none() {
-            process.rank = rank_in_name(self.path);
-        }
-        for (tid, name) in self.threads_named {
-            let of = process.threads.list.iter_mut().find(|(other, _)| u64::from(*other) == tid);
-            if let Some((_, known)) = of.filter(|(_, known)| known.is_empty()) {
-                *known = name;
-            }
+        if !self.planes.is_empty() {
+            return Ok(self.finish_jax());
         }
         let versions = ["CUDA runtime", "driver", "CUPTI"].iter().zip(self.cuda);
         let versions: Vec<String> =
@@ -485,21 +580,34 @@ impl<'p> Reader<'p> {
         self.trace.processes.push(self.process);
         Ok(self.trace)
     }
+
+    /// The trace of JAX that was read.
+    fn finish_jax(mut self) -> Trace {
+        self.trace.tool = "JAX (XLA's trace.json)".to_owned();
+        self.trace.version.clear();
+        let remarks = &mut self.trace.remarks;
+        if self.damaged > 0 {
+            remarks.push(format!("{} events make no sense and are left out", self.damaged));
+        }
+        if self.trace.events >= xla::MOST_OF_JSON {
+            remarks.push(format!(
+                "XLA writes only the first {} events into trace.json: later ones may be missing, and *.xplane.pb has them",
+                xla::MOST_OF_JSON
+            ));
+        }
+        remarks.push(
+            "this trace has no launch configurations and does not name its GPU: the file *.xplane.pb beside it has them"
+                .to_owned(),
+        );
+        xla::finish(&mut self.process);
+        self.trace.processes.push(self.process);
+        self.trace
+    }
 }
 
-fn incomplete(path: &Path, why: &str, events: u64) -> String {
-    let crashed = path.to_string_lossy().ends_with(".tmp");
-    let hint = if crashed { "; the program ended while it wrote it" } else { "" };
-    format!("the trace is incomplete ({why}{hint}): the {events} events before count")
-}
-
-/// The number after `rank` in a file's name.
-fn rank_in_name(path: &Path) -> Option<u32> {
-    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    let (_, rest) = name.split_once("rank")?;
-    let rest = rest.trim_start_matches(['-', '_', '.', '=']);
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
+/// Whether a value in place of an event is one of JSON.
+fn is_value(value: &[u8]) -> bool {
+    matches!(value, b"null" | b"true" | b"false" | [b'"' | b'[', ..]) || scaled(value, 0).is_some()
 }
 
 /// The number in a text such as `7` or `stream 7`.
@@ -576,22 +684,22 @@ impl<'a> Event<'a> {
         let mut cursor = Cursor::new(bytes);
         let read = cursor.object(|key, cursor| {
             match key {
-                b"ph" => event.phase = cursor.raw_text()?.first().copied().unwrap_or(0),
+                b"ph" => event.phase = cursor.text_if_any()?.and_then(|ph| ph.bytes().next()).unwrap_or(0),
                 b"cat" => {
-                    event.category = cursor.text()?;
+                    event.category = cursor.text_if_any()?.unwrap_or_default();
                     passes = category(event.category.as_bytes()) == Category::Known;
                     if passes {
                         return Err(Damage); // nothing more of it is read
                     }
                 }
-                b"name" => event.name = cursor.text()?,
+                b"name" => event.name = cursor.text_if_any()?.unwrap_or_default(),
                 b"pid" => event.pid = label(cursor)?,
                 b"tid" => event.tid = label(cursor)?,
                 b"ts" => {
                     event.has_text_time = cursor.is(b'"');
-                    event.ts = scaled(cursor.number()?, MICROSECONDS);
+                    event.ts = time(cursor)?;
                 }
-                b"dur" => event.dur = scaled(cursor.number()?, MICROSECONDS),
+                b"dur" => event.dur = time(cursor)?,
                 b"args" if cursor.is(b'{') => event.args.read(cursor)?,
                 _ => cursor.skip()?,
             }
@@ -604,9 +712,20 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A number or text, as text.
+/// A time in nanoseconds; `None`, and passed, for anything else.
+fn time(cursor: &mut Cursor<'_>) -> Result<Option<i64>, Damage> {
+    match cursor.number() {
+        Ok(number) => Ok(scaled(number, MICROSECONDS)),
+        Err(Damage) => cursor.skip().map(|()| None),
+    }
+}
+
+/// A number or text, as text; empty, and passed, for anything else.
 fn label<'a>(cursor: &mut Cursor<'a>) -> Result<Cow<'a, str>, Damage> {
-    if cursor.is(b'"') { cursor.text() } else { Ok(String::from_utf8_lossy(cursor.number()?)) }
+    match cursor.number() {
+        Ok(number) => Ok(String::from_utf8_lossy(number)),
+        Err(Damage) => cursor.skip().map(|()| Cow::Borrowed("")),
+    }
 }
 
 impl Args {
@@ -622,8 +741,22 @@ impl Args {
                 b"shared memory" => self.shared = cursor.whole()?.unwrap_or(0),
                 b"grid" => self.grid = triple(cursor)?,
                 b"block" => self.block = triple(cursor)?,
-                b"memory kind" => self.memory_kind = Some(cursor.text()?.into_owned()),
-                b"name" => self.label = Some(cursor.text()?.chars().take(64).collect()),
+                b"memory kind" => self.memory_kind = cursor.text_if_any()?.map(Cow::into_owned),
+                b"name" => {
+                    self.label = cursor.text_if_any()?.map(|name| name.chars().take(64).collect());
+                }
+                // JAX's
+                b"correlation_id" => self.correlation = cursor.whole()?.unwrap_or(0),
+                b"context_id" => {
+                    self.context = cursor.text_if_any()?.map_or(0, |id| xla::context(&id).into())
+                }
+                b"kernel_details" | b"memcpy_details" | b"memset_details" => {
+                    self.details = cursor.text_if_any()?.map(Cow::into_owned);
+                }
+                b"step_num" => {
+                    self.has_step = true;
+                    cursor.skip()?;
+                }
                 _ => cursor.skip()?,
             }
             Ok(())

@@ -1,6 +1,6 @@
 //! Makes a session of traces that another profiler recorded.
 //!
-//! [`Format::of`] tells a file's format by its content. Each format has a module that fills the
+//! [`Format::of`] tells a file's format by its content, and [`Found::at`] which files of a folder are traces. Each format has a module that fills the
 //! intermediate form (`model`): calls of the host, work of the device, ranges and frames of
 //! Python, in nanoseconds. `write` joins calls to work and writes the files of a session, which
 //! everything else reads as if `apex run` had recorded it.
@@ -25,14 +25,19 @@ mod nsys;
 mod places;
 mod python;
 mod ranges;
+mod sources;
 mod write;
+mod xla;
+mod xplane;
 
 pub use error::Error;
+pub use sources::{Format, Found, refusal};
 
 use apex_trace::MappedControl;
 use apex_trace::control::Settings;
-use apex_trace::meta::{Exit, Host, Meta, SCHEMA};
+use apex_trace::meta::{Host, Meta, SCHEMA};
 use apex_untrusted::{Folder, read};
+use bounds::MOST_BYTES;
 use flate2::read::MultiGzDecoder;
 use model::Trace;
 use std::collections::{BTreeMap, HashSet};
@@ -40,70 +45,11 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Bytes of a trace that is read, at most: 1 TiB.
-const MOST_BYTES: u64 = 1 << 40;
-/// Bytes by which a file's format is told.
-const HEAD_BYTES: usize = 4096;
-
 /// Identifiers of processes without a rank, where several files are one session.
 const FIRST_WITHOUT_RANK: u32 = 1_000_000;
 
-/// The format of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Events in Chrome's JSON, as `torch.profiler` writes them, maybe compressed by gzip.
-    Json,
-    /// Nsight Systems' export to SQLite.
-    NsightSqlite,
-}
-
-impl Format {
-    /// The format of a file; `None` if it is none of them, or cannot be read.
-    pub fn of(path: &Path) -> Option<Self> {
-        let mut head = Vec::new();
-        let file = read::open(path, MOST_BYTES).ok()?;
-        file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-        if head.starts_with(b"SQLite format 3\0") {
-            return Some(Self::NsightSqlite);
-        }
-        let mut text = head;
-        if text.starts_with(&[0x1f, 0x8b]) {
-            let mut plain = Vec::new();
-            // The end of the head is a cut: what comes before counts.
-            let _ = MultiGzDecoder::new(&text[..]).take(HEAD_BYTES as u64).read_to_end(&mut plain);
-            text = plain;
-        }
-        let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
-        matches!(first, Some(b'{' | b'[')).then_some(Self::Json)
-    }
-}
-
-/// The traces at a path: itself, or those in the folder, by name. Empty where there are none.
-pub fn traces_at(path: &Path) -> Vec<PathBuf> {
-    if !path.is_dir() {
-        return Format::of(path).map(|_| path.to_path_buf()).into_iter().collect();
-    }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path()).filter(|path| path.is_file() && is_named_like_trace(path));
-    let mut traces: Vec<PathBuf> = files.filter(|path| is_trace(path)).collect();
-    traces.sort();
-    traces
-}
-
-/// Whether a file that nobody named is a trace: JSON files may hold anything.
-fn is_trace(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match Format::of(path) {
-        Some(Format::Json) => name.contains("trace.json") || name.ends_with(".json.gz"),
-        format => format.is_some(),
-    }
-}
-
-/// Whether a file in a folder has a name that profilers give traces.
-fn is_named_like_trace(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [".json", ".json.gz", ".sqlite"].iter().any(|ending| name.ends_with(ending))
-}
+/// Files of a folder that are named with the reason why they are not read, at most.
+const MOST_PASSED: usize = 5;
 
 /// What was imported.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +62,8 @@ pub struct Imported {
     pub transfers: u64,
     /// Calls of the host.
     pub calls: u64,
+    /// Calls that other calls made, whose work counts as theirs.
+    pub inside: u64,
     /// Events that the session has no place for, by kind.
     pub left_out: BTreeMap<String, u64>,
     /// What the traces cannot tell, and what was wrong with them: sentences.
@@ -128,54 +76,129 @@ pub struct Imported {
 /// If a trace is refused or cannot be read, if two are of the same rank, or if the session cannot
 /// be written.
 pub fn import(paths: &[PathBuf], folder: &Folder) -> Result<Imported, Error> {
-    let mut imported = Imported::default();
-    let mut began = u64::MAX;
-    let mut ended = 0;
-    let mut ranks: BTreeMap<u32, &Path> = BTreeMap::new();
-    let mut next_pid = FIRST_WITHOUT_RANK;
-    let mut files = 0;
-    for path in paths {
-        let trace = read_trace(path)?;
-        if trace.processes.iter().all(model::Process::is_empty) {
-            return Err(Error::refused(path, trace.why_empty()));
+    let mut importer = Importer::new(folder, paths.len() > 1);
+    paths.iter().try_for_each(|path| importer.add(path, read_trace(path)?))?;
+    importer.finish()
+}
+
+/// The same for the traces that were found in a folder: what is no trace after all is left out, and
+/// said, as is what was passed.
+///
+/// # Errors
+/// As [`import`], if no trace of them can be read.
+pub fn import_found(found: &Found, folder: &Folder) -> Result<Imported, Error> {
+    let mut importer = Importer::new(folder, found.traces.len() > 1);
+    let mut passed: Vec<(&Path, String)> =
+        found.passed.iter().map(|(path, why)| (path.as_path(), why.clone())).collect();
+    let mut first = None;
+    for path in &found.traces {
+        match read_trace(path) {
+            Ok(trace) => importer.add(path, trace)?,
+            Err(error) => {
+                passed.push((path, error.reason()));
+                first.get_or_insert(error);
+            }
         }
-        for process in &trace.processes {
-            if let Some(rank) = process.rank
-                && let Some(other) = ranks.insert(rank, path)
-            {
-                let other = apex_untrusted::shown(other);
+    }
+    if let Some(error) = first.filter(|_| importer.paths.is_empty()) {
+        return Err(error);
+    }
+    let more = passed.len().saturating_sub(MOST_PASSED);
+    let named = passed.iter().take(MOST_PASSED);
+    let remarks = &mut importer.imported.remarks;
+    remarks.extend(named.map(|(path, why)| format!("{} is not read: {why}", apex_untrusted::shown(path))));
+    remarks.extend((more > 0).then(|| format!("{more} more files of the folder are not read")));
+    importer.finish()
+}
+
+/// A session that is being made, one trace after another, so that one at a time is in memory.
+struct Importer<'f> {
+    folder: &'f Folder,
+    /// Whether there may be several traces, whose processes are then numbered by rank.
+    are_several: bool,
+    paths: Vec<PathBuf>,
+    imported: Imported,
+    ranks: BTreeMap<u32, PathBuf>,
+    began: u64,
+    ended: u64,
+    processes: u32,
+}
+
+impl<'f> Importer<'f> {
+    fn new(folder: &'f Folder, are_several: bool) -> Self {
+        Self {
+            folder,
+            are_several,
+            paths: Vec::new(),
+            imported: Imported::default(),
+            ranks: BTreeMap::new(),
+            began: u64::MAX,
+            ended: 0,
+            processes: 0,
+        }
+    }
+
+    fn add(&mut self, path: &Path, trace: Trace) -> Result<(), Error> {
+        self.refuse_duplicate(path, &trace)?;
+        self.paths.push(path.to_path_buf());
+        self.imported.sources.push(trace.source());
+        let Trace { processes, left_out, remarks, .. } = trace;
+        for (kind, count) in left_out {
+            *self.imported.left_out.entry(kind).or_default() += count;
+        }
+        self.imported.remarks.extend(remarks);
+        processes.into_iter().try_for_each(|process| self.process(process))
+    }
+
+    /// Refuses a second trace of a rank: which of them is the rank's cannot be told.
+    fn refuse_duplicate(&mut self, path: &Path, trace: &Trace) -> Result<(), Error> {
+        for rank in trace.processes.iter().filter_map(|process| process.rank) {
+            if let Some(other) = self.ranks.insert(rank, path.to_path_buf()) {
+                let other = apex_untrusted::shown(&other);
                 let what = format!("it is of rank {rank}, and so is {other}: import them separately");
                 return Err(Error::refused(path, what));
             }
         }
-        imported.sources.push(trace.source());
-        let Trace { processes, left_out, remarks, .. } = trace;
-        left_out.into_iter().for_each(|(kind, count)| *imported.left_out.entry(kind).or_default() += count);
-        imported.remarks.extend(remarks);
-        for mut process in processes.into_iter().filter(|process| !process.is_empty()) {
-            if paths.len() > 1 {
-                // Identifiers of several machines may be the same, and do not follow the ranks.
-                process.pid = process.rank.map_or_else(|| next_pid, |rank| rank + 1);
-                next_pid += 1;
-            }
-            let (start, end) = process.span_real_ns();
-            (began, ended) = (began.min(start), ended.max(end));
-            files += 1;
-            write::process(process, folder, &mut imported)
-                .map_err(|error| Error::Unwritable(folder.path().to_owned(), error))?;
-        }
+        Ok(())
     }
-    let mut said = HashSet::new();
-    imported.remarks.retain(|remark| said.insert(remark.clone()));
-    let unwritable = |error| Error::Unwritable(folder.path().to_owned(), error);
-    meta(paths, began, ended).store(folder).map_err(unwritable)?;
-    // The page by which a session is told. Nobody records into it.
-    let control = MappedControl::create_in(folder, Settings { recording: false, ..Settings::default() });
-    control.map_err(unwritable)?.processes.store(files, Ordering::Relaxed);
-    Ok(imported)
+
+    fn process(&mut self, mut process: model::Process) -> Result<(), Error> {
+        if self.are_several {
+            // Identifiers of several machines may be the same, and do not follow the ranks.
+            process.pid =
+                process.rank.map_or(FIRST_WITHOUT_RANK + self.processes, |rank| rank.saturating_add(1));
+        }
+        let (start, end) = process.span_real_ns();
+        (self.began, self.ended) = (self.began.min(start), self.ended.max(end));
+        self.processes += 1;
+        write::process(process, self.folder, &mut self.imported)
+            .map_err(|error| Error::Unwritable(self.folder.path().to_owned(), error))
+    }
+
+    fn finish(self) -> Result<Imported, Error> {
+        let Self { folder, paths, mut imported, began, ended, processes, .. } = self;
+        if imported.inside > 0 {
+            imported.remarks.push(format!(
+                "{} calls are inside of other calls (the runtime calls the driver): their work counts as the outer \
+                 call's",
+                imported.inside
+            ));
+        }
+        let mut said = HashSet::new();
+        imported.remarks.retain(|remark| said.insert(remark.clone()));
+        let unwritable = |error| Error::Unwritable(folder.path().to_owned(), error);
+        meta(&paths, &imported.sources, began, ended).store(folder).map_err(unwritable)?;
+        // The page by which a session is told. Nobody records into it.
+        let settings = Settings { recording: false, ..Settings::default() };
+        let control = MappedControl::create_in(folder, settings).map_err(unwritable)?;
+        control.processes.store(processes, Ordering::Relaxed);
+        Ok(imported)
+    }
 }
 
-fn meta(paths: &[PathBuf], began: u64, ended: u64) -> Meta {
+fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
+    let mut imported = sources.to_vec();
+    imported.dedup();
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Meta {
         schema: SCHEMA,
@@ -185,24 +208,45 @@ fn meta(paths: &[PathBuf], began: u64, ended: u64) -> Meta {
         pid: None,
         started_real_ns: began,
         ended_real_ns: Some(ended),
-        exit: Some(Exit::Code(0)),
+        exit: None,
         device: "gpu".to_owned(),
         timing: "all".to_owned(),
         host: Host::default(),
         rank: None,
         universal: Vec::new(),
+        imported,
     }
 }
 
+/// Reads a trace that has work of a GPU.
 fn read_trace(path: &Path) -> Result<Trace, Error> {
-    if path.to_string_lossy().ends_with(".nsys-rep") {
-        let shown = apex_untrusted::shown(path);
-        let what = format!("only Nsight Systems reads it: `nsys export --type sqlite {shown}`");
-        return Err(Error::refused(path, what));
+    let mut trace = decoded(path)?;
+    let impossible: u64 = trace.processes.iter_mut().map(model::Process::leave_out_impossible).sum();
+    if impossible > 0 {
+        trace.remarks.push(format!(
+            "{impossible} events have times that cannot be (they last a year, or are years away from the others) and are \
+             left out"
+        ));
     }
+    trace.processes.retain(|process| !process.is_empty());
+    let [process] = &mut trace.processes[..] else {
+        return if trace.processes.is_empty() {
+            Err(Error::refused(path, trace.why_empty()))
+        } else {
+            Ok(trace)
+        };
+    };
+    if process.rank.is_none() {
+        process.rank = rank_in_name(path);
+    }
+    Ok(trace)
+}
+
+fn decoded(path: &Path) -> Result<Trace, Error> {
     let open = || read::open(path, MOST_BYTES).map_err(|error| Error::Unreadable(path.to_owned(), error));
     match Format::of(path) {
         Some(Format::NsightSqlite) => nsys::read(path),
+        Some(Format::Xplane) => xplane::read(path),
         Some(Format::Json) => {
             let mut head = [0; 2];
             let is_packed = open()?.read_exact(&mut head).is_ok() && head == [0x1f, 0x8b];
@@ -214,8 +258,23 @@ fn read_trace(path: &Path) -> Result<Trace, Error> {
         }
         None => {
             open()?;
-            let what = "it is no trace that APEX reads: PyTorch's JSON, Nsight Systems' SQLite export";
-            Err(Error::refused(path, what))
+            let what = "it is no trace that APEX reads (PyTorch's or JAX's JSON, *.xplane.pb, Nsight Systems' SQLite export)";
+            Err(Error::refused(path, refusal(path).unwrap_or(what)))
         }
     }
+}
+
+/// The number after `rank` or `worker` in a file's name, or in the name of its folder.
+fn rank_in_name(path: &Path) -> Option<u32> {
+    let names = [path.file_name(), path.parent().and_then(Path::file_name)];
+    names.into_iter().flatten().find_map(|name| {
+        let name = name.to_string_lossy().to_ascii_lowercase();
+        ["rank", "worker"].iter().find_map(|word| {
+            let (_, rest) = name.split_once(word)?;
+            let rest = rest.trim_start_matches(['-', '_', '.', '=']);
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            // (A longer number is a time.)
+            rest[..end].parse().ok().filter(|_| end < 7)
+        })
+    })
 }

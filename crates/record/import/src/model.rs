@@ -4,7 +4,7 @@
 //! An event takes 24 to 56 bytes here, and each text is kept once, so that a trace of millions of
 //! events fits into memory; both are bounded.
 
-use crate::bounds::{MOST_EVENTS, MOST_TEXT, end};
+use crate::bounds::{MOST_EVENTS, MOST_NS, MOST_TEXT, end};
 use crate::places::Places;
 use crate::python::Frames;
 use crate::ranges::Ranges;
@@ -27,9 +27,20 @@ pub struct Trace {
     pub left_out: BTreeMap<String, u64>,
     /// What the trace cannot tell, and what is wrong with it.
     pub remarks: Vec<String>,
+    /// Events of the trace, of any kind.
+    pub events: u64,
+    /// Why the trace ends early, where it does.
+    pub cut: Option<String>,
 }
 
 impl Trace {
+    /// The trace ends early: what came before counts.
+    pub fn end_early(&mut self, why: &str) {
+        self.remarks
+            .push(format!("the trace is incomplete ({why}): the {} events before count", self.events));
+        self.cut = Some(why.to_owned());
+    }
+
     /// Counts an event that is not imported.
     pub fn leave_out(&mut self, kind: &str) {
         if let Some(count) = self.left_out.get_mut(kind) {
@@ -50,10 +61,23 @@ impl Trace {
         }
     }
 
+    /// Why there is nothing to import in it, and what to do.
     pub(crate) fn why_empty(&self) -> String {
+        let events = self.events;
+        if let Some(why) = &self.cut {
+            return format!(
+                "it ends before its first kernel ({why}), after {events} events: the program ended while it wrote the \
+                 trace, or the file was copied in part"
+            );
+        }
         let kinds: Vec<&str> = self.left_out.keys().map(String::as_str).take(5).collect();
-        let kinds = if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") };
-        format!("it has no work of a GPU ({} found): record with the CUDA activity", kinds)
+        let kinds = if kinds.is_empty() { String::new() } else { format!(", such as {}", kinds.join(", ")) };
+        let hint = match self.tool.split(' ').next() {
+            Some("JAX") => "record a program that runs on a GPU",
+            Some("Nsight") => "record with --trace=cuda",
+            _ => "record with the CUDA activity, activities=[CPU, CUDA]",
+        };
+        format!("it has no work of a GPU in {events} events{kinds}: {hint}")
     }
 }
 
@@ -143,6 +167,15 @@ pub struct Config {
     pub local: u32,
 }
 
+/// A thread of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Thread {
+    /// Its process, as the trace numbers it.
+    pub process: u64,
+    /// Its number in the trace.
+    pub id: u64,
+}
+
 /// A stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream {
@@ -225,8 +258,10 @@ pub struct Process {
     pub names: Names,
     /// Devices by ordinal.
     pub devices: BTreeMap<u32, Device>,
-    /// Threads: identifier and name.
-    pub threads: Places<(u32, String)>,
+    /// Threads.
+    pub threads: Places<Thread>,
+    /// Their names, as far as they have any.
+    pub thread_names: HashMap<Thread, String>,
     /// Configurations.
     pub configs: Places<Config>,
     /// Streams.
@@ -250,6 +285,26 @@ impl Process {
     /// Whether no device did anything for it.
     pub fn is_empty(&self) -> bool {
         self.work.is_empty()
+    }
+
+    /// Leaves out events that cannot be: that last longer than [`MOST_NS`], or are further than
+    /// that from the median of work and calls. Gives their number.
+    pub fn leave_out_impossible(&mut self) -> u64 {
+        if self.work.is_empty() {
+            return 0;
+        }
+        let calls = self.calls.iter().map(|call| call.start);
+        let mut starts: Vec<i64> = self.work.iter().map(|work| work.start).chain(calls).collect();
+        let middle = starts.len() / 2;
+        let (_, &mut median, _) = starts.select_nth_unstable(middle);
+        drop(starts);
+        let can_be = |start: i64, ns: u64| ns <= MOST_NS && start.abs_diff(median) <= MOST_NS;
+        let before = self.work.len() + self.calls.len() + self.ranges.len() + self.frames.len();
+        self.work.retain(|work| can_be(work.start, work.ns));
+        self.calls.retain(|call| can_be(call.start, call.ns));
+        self.ranges.retain(can_be);
+        self.frames.retain(can_be);
+        (before - self.work.len() - self.calls.len() - self.ranges.len() - self.frames.len()) as u64
     }
 
     /// Adds a call, unless there are too many.

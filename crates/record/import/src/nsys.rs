@@ -8,7 +8,7 @@
 
 use crate::bounds::MOST_TEXT;
 use crate::error::Error;
-use crate::model::{Call, Config, Device, Kind, Process, Stream, Trace, Transfer, Work};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work};
 use apex_trace::layout::MemoryKind;
 use cuda_launch::{Dim3, attribute};
 use rusqlite::limits::Limit;
@@ -21,13 +21,15 @@ use std::path::Path;
 const MOST_VALUE: i32 = 16 << 20;
 /// Processes in one file, at most.
 const MOST_PROCESSES: usize = 4096;
+/// Names whose numbers are kept, at most.
+const MOST_NUMBERS: usize = 1 << 20;
 /// The part of a `globalTid` that is the thread.
 const THREAD_BITS: u64 = (1 << 24) - 1;
 /// NVTX: push and pop, start and end, a mark.
 const PUSH_POP: i64 = 59;
 
 /// Tables that are read.
-const READ: [&str; 14] = [
+const READ: [&str; 15] = [
     "StringIds",
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -42,6 +44,7 @@ const READ: [&str; 14] = [
     "PROCESSES",
     "ThreadNames",
     "META_DATA_EXPORT",
+    "EXPORT_META_DATA",
 ];
 /// Beginnings of the names of tables that have nothing for a session, or must not be read.
 const PASSED: [&str; 9] = [
@@ -74,6 +77,16 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
     Reader::new(path, &database)?.read()
 }
 
+/// Whether a database looks like an export.
+pub fn is_export(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let count = Connection::open_with_flags(path, flags).and_then(|database| {
+        let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'StringIds'";
+        database.query_row(query, [], |row| row.get::<_, i64>(0))
+    });
+    count.is_ok_and(|count| count > 0)
+}
+
 fn failure(path: &Path, what: &str, source: rusqlite::Error) -> Error {
     Error::Database { path: path.to_owned(), what: what.to_owned(), source }
 }
@@ -85,6 +98,8 @@ struct Reader<'d> {
     trace: Trace,
     processes: BTreeMap<u64, Process>,
     strings: HashMap<i64, Box<str>>,
+    /// The numbers of strings among the names of a process, so that each is hashed once.
+    numbers: HashMap<(u64, i64), u32>,
     epoch_ns: i64,
     /// Rows without a time, or of a process too many.
     damaged: u64,
@@ -140,6 +155,7 @@ impl<'d> Reader<'d> {
             trace,
             processes: BTreeMap::new(),
             strings: HashMap::new(),
+            numbers: HashMap::new(),
             epoch_ns: 0,
             damaged: 0,
         })
@@ -200,6 +216,7 @@ impl<'d> Reader<'d> {
                     _ => Value::None,
                 });
             }
+            self.trace.events += 1;
             row(self, &Row(&values));
         }
         Ok(())
@@ -207,16 +224,19 @@ impl<'d> Reader<'d> {
 
     fn version(&mut self) -> Result<(), Error> {
         let mut known: BTreeMap<&str, String> = BTreeMap::new();
-        self.rows("META_DATA_EXPORT", &["name", "value"], |_, row| {
-            let name = match row.text(0) {
-                Some("EXPORT_SCHEMA_VERSION") => "schema",
-                Some("EXPORT_PRODUCT_VERSION") => "version",
-                _ => return,
-            };
-            let value =
-                row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
-            known.insert(name, value.unwrap_or_default().chars().take(64).collect());
-        })?;
+        // Until 2022 the table had its other name.
+        for table in ["META_DATA_EXPORT", "EXPORT_META_DATA"] {
+            self.rows(table, &["name", "value"], |_, row| {
+                let name = match row.text(0) {
+                    Some("EXPORT_SCHEMA_VERSION") => "schema",
+                    Some("EXPORT_PRODUCT_VERSION") => "version",
+                    _ => return,
+                };
+                let value =
+                    row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
+                known.insert(name, value.unwrap_or_default().chars().take(64).collect());
+            })?;
+        }
         let told: Vec<String> = known.iter().map(|(name, value)| format!("{name} {value}")).collect();
         self.trace.version = told.join(", ");
         Ok(())
@@ -249,6 +269,22 @@ impl<'d> Reader<'d> {
         let epoch_ns = self.epoch_ns;
         let pid = (key >> 24 & THREAD_BITS) as u32;
         Some(self.processes.entry(key).or_insert_with(|| Process { pid, epoch_ns, ..Process::default() }))
+    }
+
+    /// The number of the first known string among the names of a process; `None` where there are
+    /// too many processes.
+    fn name(&mut self, global: Option<i64>, ids: &[Option<i64>], unknown: &str) -> Option<u32> {
+        let id = ids.iter().flatten().copied().find(|id| self.strings.contains_key(id));
+        let key = (global.unwrap_or(0).cast_unsigned() & !THREAD_BITS, id.unwrap_or(i64::MIN));
+        if let Some(&known) = self.numbers.get(&key) {
+            return Some(known);
+        }
+        let text = self.string(id).unwrap_or(unknown).to_owned();
+        let number = self.process(global)?.names.number(&text);
+        if self.numbers.len() < MOST_NUMBERS {
+            self.numbers.insert(key, number);
+        }
+        Some(number)
     }
 
     /// Start and duration; `None`, and counted, where they are none.
@@ -292,15 +328,15 @@ impl<'d> Reader<'d> {
         ];
         self.rows("CUPTI_ACTIVITY_KIND_KERNEL", &COLUMNS, |reader, row| {
             let Some((start, ns)) = reader.time(row) else { return };
-            let name = [7, 8, 9].into_iter().find_map(|column| reader.string(row.number(column)));
-            let name = name.unwrap_or("unknown kernel").to_owned();
+            let ids = [7, 8, 9].map(|column| row.number(column));
+            let Some(name) = reader.name(row.number(2), &ids, "unknown kernel") else { return };
             let Some(process) = reader.process(row.number(2)) else { return };
             let dim = |column: usize| {
                 let [x, y, z] = [0, 1, 2].map(|more| row.small(column + more));
                 x.map(|x| Dim3::new(x, y.unwrap_or(1), z.unwrap_or(1)))
             };
             let config = Config {
-                name: process.names.number(&name),
+                name,
                 device: row.small(4).unwrap_or(0),
                 context: row.small(5).unwrap_or(0),
                 grid: dim(10),
@@ -408,9 +444,9 @@ impl<'d> Reader<'d> {
         const COLUMNS: [&str; 6] = ["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
         self.rows("CUPTI_ACTIVITY_KIND_RUNTIME", &COLUMNS, |reader, row| {
             let Some((start, ns)) = reader.time(row) else { return };
-            let name = reader.string(row.number(4)).unwrap_or("unknown call").to_owned();
+            let Some(name) = reader.name(row.number(2), &[row.number(4)], "unknown call") else { return };
             let Some(process) = reader.process(row.number(2)) else { return };
-            let (name, thread) = (process.names.number(&name), thread(process, row.number(2)));
+            let thread = thread(process, row.number(2));
             let (correlation, result) = (row.unsigned(3).unwrap_or(0), row.small(5).unwrap_or(0));
             process.call(Call { start, ns, correlation, name, thread, result });
         })
@@ -462,10 +498,9 @@ impl<'d> Reader<'d> {
             let global = row.number(0).unwrap_or(0).cast_unsigned();
             let name = reader.string(row.number(1)).unwrap_or_default().to_owned();
             if let Some(process) = reader.processes.get_mut(&(global & !THREAD_BITS)) {
-                let tid = (global & THREAD_BITS) as u32;
-                let mut threads = process.threads.list.iter_mut();
-                if let Some((_, known)) = threads.find(|(other, _)| *other == tid) {
-                    *known = name;
+                let thread = Thread { process: 0, id: global & THREAD_BITS };
+                if process.thread_names.len() < 100_000 {
+                    process.thread_names.insert(thread, name);
                 }
             }
         })
@@ -576,8 +611,8 @@ fn stream(row: &Row<'_>, device: usize, context: usize, stream: usize) -> Stream
 }
 
 fn thread(process: &mut Process, global: Option<i64>) -> u32 {
-    let tid = (global.unwrap_or(0).cast_unsigned() & THREAD_BITS) as u32;
-    process.threads.number((tid, String::new()))
+    let tid = global.unwrap_or(0).cast_unsigned() & THREAD_BITS;
+    process.threads.number(Thread { process: 0, id: tid })
 }
 
 /// The bytes of a UUID's digits; zero if they are none.

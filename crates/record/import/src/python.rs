@@ -42,6 +42,16 @@ impl Frames {
         }
     }
 
+    /// Keeps the intervals whose start and duration please.
+    pub fn retain(&mut self, pleases: impl Fn(i64, u64) -> bool) {
+        self.list.retain(|of| pleases(of.start, of.end.abs_diff(of.start)));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

@@ -51,6 +51,16 @@ impl Ranges {
         }
     }
 
+    /// Keeps the intervals whose start and duration please.
+    pub fn retain(&mut self, pleases: impl Fn(i64, u64) -> bool) {
+        self.list.retain(|of| pleases(of.start, of.end.abs_diff(of.start)));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// The changes by thread, each in the order of time, and the ranges, numbered from 1.
     /// `name` gives the text of a name.
     pub fn changes<'n>(mut self, name: impl Fn(u32) -> &'n str) -> (HashMap<u32, Vec<Change>>, Vec<Named>) {

@@ -7,7 +7,7 @@
 use crate::Imported;
 use crate::calls::{Purpose, is_asynchronous, plain, purpose};
 use crate::join::{Joined, NO_CALL};
-use crate::model::{Call, Kind, Process, Stream, Transfer, Work};
+use crate::model::{Call, Kind, Process, Stream, Thread, Transfer, Work};
 use crate::python::{Frames, Stacks, Walk};
 use crate::ranges::Change;
 use apex_trace::definition::{
@@ -20,11 +20,13 @@ use apex_trace::layout::{
 use apex_trace::{Assembled, Origin};
 use apex_untrusted::Folder;
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig, attribute};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 /// Thread identifiers of work without a call: one for each stream.
 const STREAM_THREADS: u32 = 0xf000_0000;
+/// Thread identifiers of threads whose own number is taken, or is too large.
+const FURTHER_THREADS: u32 = 0xe000_0000;
 /// The streams that CUPTI numbers so are the legacy default stream.
 const LEGACY: [u64; 2] = [0, 7];
 /// Threads of a block, at most, where a kernel's own limit is not known.
@@ -58,6 +60,7 @@ pub fn process(mut process: Process, folder: &Folder, imported: &mut Imported) -
         names: HashMap::new(),
         stacks: Stacks::default(),
         graphs: HashMap::new(),
+        streams: stream_ids(&process.streams.list),
     };
     writer.definitions(&named)?;
     writer.threads(&joined, &ranges)?;
@@ -91,6 +94,19 @@ fn remark(process: &Process, joined: &Joined, imported: &mut Imported) {
             joined.early
         ));
     }
+    if joined.overlapping > 0 {
+        remarks.push(format!(
+            "{} calls overlap the call before them on their thread: they are taken to begin at its end",
+            joined.overlapping
+        ));
+    }
+    if joined.ambiguous > 0 {
+        remarks.push(format!(
+            "{} pieces of GPU work have a correlation that several calls have: they belong to the last one before them",
+            joined.ambiguous
+        ));
+    }
+    imported.inside += joined.inside;
     if process.is_cut {
         remarks.push("this trace has more events than are read: the last ones are left out".to_owned());
     }
@@ -106,10 +122,38 @@ struct Writer<'p> {
     stacks: Stacks,
     /// Graphs by what they consist of.
     graphs: HashMap<Vec<(u32, u32)>, u32>,
+    /// Identifiers of the streams.
+    streams: Vec<u32>,
+}
+
+/// Identifiers of streams: their numbers in the trace, as far as these are different and not 0.
+fn stream_ids(streams: &[Stream]) -> Vec<u32> {
+    let numbers = || streams.iter().filter_map(|stream| u32::try_from(stream.number).ok());
+    let mut free = numbers().filter(|&number| number < u32::MAX / 2).max().unwrap_or(0);
+    let mut taken = HashSet::new();
+    let id = |stream: &Stream| {
+        let number = u32::try_from(stream.number).unwrap_or(0);
+        if number > 0 && number < u32::MAX / 2 && taken.insert(number) {
+            return number;
+        }
+        free += 1;
+        free
+    };
+    streams.iter().map(id).collect()
+}
+
+/// Identifiers of threads: their numbers in the trace, as far as these are different.
+fn thread_ids(threads: &[Thread]) -> Vec<u32> {
+    let mut taken = HashSet::new();
+    let id = |(thread, further): (&Thread, u32)| {
+        let own = u32::try_from(thread.id).ok().filter(|&id| id < FURTHER_THREADS);
+        own.filter(|&id| taken.insert(id)).unwrap_or(further)
+    };
+    threads.iter().zip(FURTHER_THREADS..STREAM_THREADS).map(id).collect()
 }
 
 /// A thread that is being written.
-struct Thread<'p> {
+struct Written<'p> {
     index: u32,
     name: &'p str,
     frames: Walk<'p>,
@@ -119,6 +163,11 @@ struct Thread<'p> {
 impl Writer<'_> {
     fn tick(&self, at: i64) -> u64 {
         u64::try_from(at.saturating_sub(self.first)).unwrap_or(0)
+    }
+
+    /// The identifier of a stream.
+    fn stream(&self, place: u32) -> u32 {
+        self.streams[place as usize]
     }
 
     fn definitions(&mut self, ranges: &[(u32, String)]) -> io::Result<()> {
@@ -142,7 +191,7 @@ impl Writer<'_> {
                 .or_else(|_| contexts.binary_search_by_key(&device, |&(device, _)| device))
                 .map_or(0, |place| place as u32 + 1)
         };
-        for (stream, id) in process.streams.list.iter().zip(1..) {
+        for (stream, &id) in process.streams.list.iter().zip(&self.streams) {
             let kind = stream_kind(stream);
             let context = context_of(stream.device, stream.context);
             let stream = StreamDefinition { id, handle: stream.number, context, kind };
@@ -234,16 +283,18 @@ impl Writer<'_> {
     /// The calls of all threads, and their work.
     fn threads(&mut self, joined: &Joined, ranges: &HashMap<u32, Vec<Change>>) -> io::Result<()> {
         let process = self.process;
-        for (index, (tid, name)) in (0..).zip(&process.threads.list) {
+        let ids = thread_ids(&process.threads.list);
+        for (index, (thread, &id)) in (0..).zip(process.threads.list.iter().zip(&ids)) {
+            let name = process.thread_names.get(thread).map_or("", |name| name);
             let begin = joined.calls.partition_point(|call| call.thread < index);
             let end = joined.calls.partition_point(|call| call.thread <= index);
             if begin == end {
                 continue;
             }
-            self.file.thread(*tid, name)?;
+            self.file.thread(id, name)?;
             let changes = ranges.get(&index).map_or(&[][..], |changes| changes);
             let mut thread =
-                Thread { index, name, frames: process.frames.of_thread(index), changes: changes.iter() };
+                Written { index, name, frames: process.frames.of_thread(index), changes: changes.iter() };
             for at in begin..end {
                 let call = &joined.calls[at];
                 self.changes(&mut thread, call.start)?;
@@ -255,7 +306,7 @@ impl Writer<'_> {
     }
 
     /// The changes of ranges up to a moment.
-    fn changes(&mut self, thread: &mut Thread<'_>, by: i64) -> io::Result<()> {
+    fn changes(&mut self, thread: &mut Written<'_>, by: i64) -> io::Result<()> {
         while let Some(change) = thread.changes.clone().next().filter(|change| change.at <= by) {
             thread.changes.next();
             let at = self.tick(change.at);
@@ -267,7 +318,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn call(&mut self, thread: &mut Thread<'_>, call: &Call, work: &[Work]) -> io::Result<()> {
+    fn call(&mut self, thread: &mut Written<'_>, call: &Call, work: &[Work]) -> io::Result<()> {
         let api = self.name(call.name)?;
         let name = self.process.names.text(call.name).to_owned();
         let kernels = || work.iter().filter(|work| matches!(work.kind, Kind::Kernel(_) | Kind::Graph(_)));
@@ -293,7 +344,7 @@ impl Writer<'_> {
 
     fn launch(
         &mut self,
-        thread: &mut Thread<'_>,
+        thread: &mut Written<'_>,
         call: &Call,
         api: u32,
         name: &str,
@@ -303,7 +354,7 @@ impl Writer<'_> {
         let cooperative = purpose(name) == Purpose::Launch { cooperative: true };
         let of = if cooperative { flags::COOPERATIVE } else { 0 };
         let head = self.head::<Launch>(of, call);
-        let (config, stream) = (config + 1, work.stream + 1);
+        let (config, stream) = (config + 1, self.stream(work.stream));
         self.file.record(&Launch { head, config, stream, result: call.result, api })?;
         self.stack(thread, call, StackSample { config, ..StackSample::default() }, 0)?;
         self.timing(0, call.start, config, work)
@@ -313,12 +364,13 @@ impl Writer<'_> {
     fn timing(&mut self, of: u16, called: i64, config: u32, work: &Work) -> io::Result<()> {
         let (start, placed) = (self.tick(called), self.tick(work.start));
         let head = Timing::head(of | flags::PLACED | flags::QUEUED, start, placed);
-        self.file.record(&Timing { head, config, stream: work.stream + 1, raw_ns: work.ns })
+        let stream = self.stream(work.stream);
+        self.file.record(&Timing { head, config, stream, raw_ns: work.ns })
     }
 
     fn stack(
         &mut self,
-        thread: &mut Thread<'_>,
+        thread: &mut Written<'_>,
         call: &Call,
         sample: StackSample,
         of: u16,
@@ -334,13 +386,13 @@ impl Writer<'_> {
 
     fn graph_launch(
         &mut self,
-        thread: &mut Thread<'_>,
+        thread: &mut Written<'_>,
         call: &Call,
         api: u32,
         work: &[Work],
     ) -> io::Result<()> {
         let graph = self.graph(work)?;
-        let stream = work[0].stream + 1;
+        let stream = self.stream(work[0].stream);
         let head = self.head::<GraphLaunch>(0, call);
         self.file.record(&GraphLaunch { head, graph, stream, result: call.result, api })?;
         let sample = StackSample { config: graph, ..StackSample::default() };
@@ -387,7 +439,7 @@ impl Writer<'_> {
     /// A call that launches no kernel.
     fn other(
         &mut self,
-        thread: &mut Thread<'_>,
+        thread: &mut Written<'_>,
         call: &Call,
         api: u32,
         name: &str,
@@ -399,10 +451,10 @@ impl Writer<'_> {
             Purpose::Launch { .. } | Purpose::GraphLaunch => None,
         };
         let transfer = work.iter().find_map(|work| match work.kind {
-            Kind::Copy(transfer) | Kind::Set(transfer) => Some((transfer, work.stream + 1)),
+            Kind::Copy(transfer) | Kind::Set(transfer) => Some((transfer, self.stream(work.stream))),
             _ => None,
         });
-        let waited = self.process.waits.get(&call.correlation).map_or(0, |&stream| stream + 1);
+        let waited = self.process.waits.get(&call.correlation).map_or(0, |&stream| self.stream(stream));
         let (transfer, stream) = transfer.unwrap_or((Transfer::default(), waited));
         let of = if is_asynchronous(name) { flags::ASYNC } else { 0 };
         let record = layout::Call {
@@ -475,7 +527,7 @@ impl Writer<'_> {
     }
 
     fn work_alone(&mut self, work: &Work) -> io::Result<()> {
-        let (at, stream) = (self.tick(work.start), work.stream + 1);
+        let (at, stream) = (self.tick(work.start), self.stream(work.stream));
         match work.kind {
             Kind::Kernel(config) => {
                 let head = Launch::head(flags::NO_CALL, at, at);
@@ -504,4 +556,19 @@ fn capability(attributes: &[(u32, i32)]) -> u32 {
 /// that do not.
 fn stream_kind(stream: &Stream) -> StreamKind {
     if LEGACY.contains(&stream.number) { StreamKind::LegacyDefault } else { StreamKind::NonBlocking }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_threads_keep_their_numbers_where_these_are_different() {
+        let stream = |device, number| Stream { device, context: 1, number };
+        let streams = [stream(0, 7), stream(1, 7), stream(0, 0), stream(0, 20), stream(0, u64::MAX)];
+        assert_eq!(stream_ids(&streams), [7, 21, 22, 20, 23]);
+        let thread = |process, id| Thread { process, id };
+        let threads = [thread(1, 12), thread(2, 12), thread(1, 13), thread(1, 1 << 40)];
+        assert_eq!(thread_ids(&threads), [12, FURTHER_THREADS + 1, 13, FURTHER_THREADS + 3]);
+    }
 }

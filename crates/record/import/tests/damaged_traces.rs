@@ -1,7 +1,7 @@
 //! Any bytes give a session or an error that names the file; never a panic. Traces of other devices
 //! are refused by name.
 
-use apex_import::{Error, Format, Imported, import, traces_at};
+use apex_import::{Error, Format, Found, Imported, import, import_found, refusal};
 use apex_trace::{Event, Session};
 use apex_untrusted::Folder;
 use flate2::Compression;
@@ -139,6 +139,7 @@ fn traces_of_other_devices_are_refused_by_name() {
         (event("mtia_runtime", "1"), "MTIA"),
         (event("xpu_runtime", "1"), "XPU"),
         (event("kernel", "\"1.5\""), "Ascend"),
+        (event("cuda_runtime", "1").replace("\"n\"", "\"hipLaunchKernel\""), "ROCm"),
         ("{\"rocprofiler-sdk-tool\": [1]}".to_owned(), "rocprofiler"),
         ("{\"schema\": \"1\", \"nodes\": []}".to_owned(), "execution trace"),
         (event("cpu_op", "1"), "no work of a GPU"),
@@ -164,19 +165,195 @@ fn two_traces_of_one_rank_are_refused_and_ranks_number_the_processes() {
     assert_eq!(pids, [1, 4]);
 }
 
+/// A folder with these files.
+fn folder_of(files: &[(&str, &[u8])]) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    for (name, bytes) in files {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    dir
+}
+
 #[test]
-fn a_folder_gives_its_traces_and_nothing_else() {
-    let (_, dir) = imported(&[
-        ("worker0.1.pt.trace.json", document().as_bytes()),
-        ("rank1.json.gz", &gzip(document().as_bytes())),
+fn a_folder_gives_the_traces_in_it_and_inside_and_says_what_is_none() {
+    let of_rank = |rank: u32| document().replace("\"rank\": 3", &format!("\"rank\": {rank}"));
+    let no_rank = document().replace("\"rank\": 3", "\"backend\": null");
+    let dir = folder_of(&[
+        ("worker0.1.pt.trace.json", of_rank(0).as_bytes()),
+        ("b/steps_of_one.json", &gzip(of_rank(1).as_bytes())),
+        ("b/c/rank_2/profile", no_rank.as_bytes()),
+        ("b/c/rank_2/x.json.gz", b"\x1f\x8b, but no more"),
+        ("c/cut.json", &document().as_bytes()[..250]),
         ("package.json", b"{}"),
         ("notes.txt", b"{}"),
+        (".git/trace.json", of_rank(7).as_bytes()),
     ]);
-    let found = traces_at(dir.path());
-    let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["rank1.json.gz", "worker0.1.pt.trace.json"]);
+    std::fs::rename(dir.path().join("b/c/rank_2/profile"), dir.path().join("b/c/rank_2/profile.json"))
+        .unwrap();
+    let found = Found::at(dir.path());
+    let names = |paths: Vec<&PathBuf>| -> Vec<String> {
+        paths.into_iter().map(|path| path.strip_prefix(dir.path()).unwrap().display().to_string()).collect()
+    };
+    let traces = ["b/c/rank_2/profile.json", "b/steps_of_one.json", "c/cut.json", "worker0.1.pt.trace.json"];
+    assert_eq!(names(found.traces.iter().collect()), traces);
+    let passed = names(found.passed.iter().map(|(path, _)| path).collect());
+    assert_eq!(
+        (passed, found.others),
+        (vec!["b/c/rank_2/x.json.gz".to_owned(), "package.json".to_owned()], 1)
+    );
+    let folder = Folder::make(&dir.path().join("session")).unwrap();
+    let imported = import_found(&found, &folder).unwrap();
+    assert_eq!(imported.kernels, 3);
+    let said =
+        |words: &[&str]| imported.remarks.iter().any(|remark| words.iter().all(|word| remark.contains(word)));
+    assert!(said(&["cut.json is not read", "ends before its first"]), "{:?}", imported.remarks);
+    assert!(said(&["package.json is not read", "no trace"]), "{:?}", imported.remarks);
+    let mut pids: Vec<u32> = session(&dir).processes.iter().map(|process| process.pid).collect();
+    pids.sort_unstable();
+    assert_eq!(pids, [1, 2, 3]);
     assert_eq!(Format::of(&dir.path().join("notes.txt")), Some(Format::Json));
     assert_eq!(Format::of(Path::new("/nowhere")), None);
+}
+
+/// The trace with one more event before the first.
+fn with(event: &str) -> String {
+    document().replace("\"traceEvents\": [", &format!("\"traceEvents\": [{event},"))
+}
+
+#[test]
+fn what_is_lost_is_counted() {
+    for (event, kind) in [
+        (
+            r#"{"ph": "B", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1}"#,
+            "kernel (begin and end apart)",
+        ),
+        (
+            r#"{"ph": "b", "cat": "Kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1}"#,
+            "Kernel (asynchronous)",
+        ),
+        (r#"{"ph": "C", "name": "memory", "pid": 0, "ts": 1}"#, "without a category (a counter)"),
+        (
+            r#"{"ph": "X", "cat": "concurrent_kernel", "name": "k", "pid": 0, "ts": 1, "dur": 1}"#,
+            "concurrent_kernel",
+        ),
+    ] {
+        let result = imported(&[("t.json", with(event).as_bytes())]).0.unwrap();
+        assert_eq!(result.left_out.get(kind), Some(&1), "{:?}", result.left_out);
+        assert_eq!(result.kernels, 1);
+    }
+}
+
+#[test]
+fn values_that_are_no_events_and_wrong_types_lose_nothing_else() {
+    for event in [
+        "null",
+        "17",
+        "\"text\"",
+        "[{}]",
+        "true",
+        r#"{"ph": "X", "cat": "kernel", "name": "k", "ts": null, "dur": 1}"#,
+    ] {
+        let result = imported(&[("t.json", with(event).as_bytes())]).0.unwrap();
+        assert_eq!((result.kernels, result.calls), (1, 2), "{event}");
+        assert!(result.remarks.iter().any(|remark| remark.starts_with("1 events make no sense")), "{event}");
+    }
+    let odd = r#"{"ph": "X", "cat": "kernel", "name": null, "pid": null, "tid": {}, "ts": 30, "dur": 1, "args": {"grid": null}}"#;
+    assert_eq!(imported(&[("t.json", with(odd).as_bytes())]).0.unwrap().kernels, 2);
+    let result = imported(&[("t.json", with("<html>").as_bytes())]);
+    assert!(result.0.unwrap_err().to_string().contains("no JSON"));
+}
+
+#[test]
+fn threads_of_two_processes_and_calls_that_overlap_stay_apart() {
+    let call = |pid: u32, ts: &str| {
+        format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "pid": {pid}, "tid": 12, "ts": {ts}, "dur": 2.5}}"#
+        )
+    };
+    let (result, dir) = imported(&[("t.json", with(&call(99, "1.5")).as_bytes())]);
+    assert_eq!(result.unwrap().calls, 3);
+    let session = session(&dir);
+    let mut tids: Vec<u32> = session.processes[0].records().map(|record| record.tid).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert_eq!(tids.len(), 2, "{tids:?}");
+    let result = imported(&[("t.json", with(&call(11, "2.5")).as_bytes())]).0.unwrap();
+    assert_eq!(result.calls, 3);
+    assert!(
+        result.remarks.iter().any(|remark| remark.starts_with("1 calls overlap")),
+        "{:?}",
+        result.remarks
+    );
+    let result = imported(&[("t.json", with(&call(11, "1.0")).as_bytes())]).0.unwrap();
+    assert_eq!((result.calls, result.inside), (3, 0), "{:?}", result.remarks);
+    let inside = call(11, "1.002").replace("2.5", "0.5");
+    let result = imported(&[("t.json", with(&inside).as_bytes())]).0.unwrap();
+    assert_eq!((result.calls, result.inside), (2, 1));
+}
+
+#[test]
+fn impossible_times_are_left_out_and_readers_find_nothing_damaged() {
+    let kernel = |ts: &str, dur: &str| {
+        format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "far", "pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}, "args": {{"stream": 7}}}}"#
+        )
+    };
+    for (ts, dur, kernels) in [
+        ("-5000", "3", 2),
+        ("-9000000000000000", "3", 1),
+        ("9000000000000000", "3", 1),
+        ("5", "9000000000000000", 1),
+        ("5", "-1", 1),
+    ] {
+        let (result, dir) = imported(&[("t.json", with(&kernel(ts, dur)).as_bytes())]);
+        let result = result.unwrap();
+        assert_eq!(result.kernels, kernels, "{ts} {dur}");
+        let said = result.remarks.iter().any(|remark| remark.starts_with("1 events"));
+        assert_eq!(said, kernels == 1, "{:?}", result.remarks);
+        let session = session(&dir);
+        session.processes[0].records_by_time().for_each(drop);
+        assert!(session.problems.is_empty(), "{:?}", session.problems);
+    }
+}
+
+#[test]
+fn a_cut_or_empty_trace_names_its_cause() {
+    let text = document();
+    let cut = &text[..text.find("\"cat\": \"kernel\"").unwrap()];
+    for (bytes, words) in [
+        (cut.as_bytes().to_vec(), "it ends before its first kernel (it ends in the middle), after 4 events"),
+        (gzip(cut.as_bytes())[..60].to_vec(), "ends"),
+        (b"{\"a\": [1, 2]}".to_vec(), "no trace"),
+        (b"{\"traceEvents\": []}".to_vec(), "no work of a GPU in 0 events"),
+    ] {
+        let error = imported(&[("t.json", &bytes)]).0.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn other_files_are_told_by_what_they_are() {
+    let text = document();
+    let utf16: Vec<u8> =
+        [0xff, 0xfe].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    let packed = gzip(small_database());
+    for (name, bytes, words) in [
+        ("t.json", utf16.as_slice(), "UTF-16"),
+        ("t.gz", &packed, "gunzip"),
+        ("t.gz", &gzip(b"notes"), "no trace"),
+        ("t.zip", b"PK\x03\x04...", "zip archive"),
+        ("t.json.zst", &[0x28, 0xb5, 0x2f, 0xfd, 0], "decompress"),
+        ("notes.txt", b"hello", "it is text"),
+        ("t.json", b"", "empty"),
+    ] {
+        let (result, dir) = imported(&[(name, bytes)]);
+        assert!(refusal(&dir.path().join(name)).unwrap().contains(words), "{name}");
+        assert!(result.unwrap_err().to_string().contains(words), "{name}");
+    }
+    let with_mark = [b"\xef\xbb\xbf", text.as_bytes()].concat();
+    assert_eq!(imported(&[("t.json", &with_mark)]).0.unwrap().kernels, 1);
 }
 
 /// A database whose kernels have these columns and rows.

@@ -45,6 +45,10 @@ pub struct Meta {
     /// Modules that the driver refused, and what `apex run --universal` did about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub universal: Vec<Refused>,
+    /// The profilers whose traces the session was made of, with their versions. Empty if APEX
+    /// recorded it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<String>,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.
@@ -171,9 +175,14 @@ impl Meta {
         is_known(&self.apex_version)
     }
 
+    /// Whether the program has ended. How, nobody knows of one whose trace was imported.
+    pub fn is_over(&self) -> bool {
+        self.exit.is_some() || !self.imported.is_empty()
+    }
+
     /// Whether the session in a folder says that its program has ended.
     pub fn has_ended(dir: &Path) -> bool {
-        Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.exit.is_some()))
+        Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.is_over()))
     }
 
     /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote

@@ -109,6 +109,7 @@ mod meta {
                 rank: None,
                 host: Host::here(),
                 universal: Vec::new(),
+                imported: Vec::new(),
             },
         )
     }

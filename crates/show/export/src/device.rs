@@ -1,4 +1,4 @@
-//! The part of a Perfetto trace that the records alone do not tell: when each launch ran on the
+//! The part of a trace that the records alone do not tell: when each launch ran on the
 //! GPU, why the GPU was idle, and which phase and range the program was in.
 //!
 //! An observer of the profile receives it as the timeline of the dashboard does, so the totals are
@@ -7,13 +7,13 @@
 //! overlaps earlier work of its stream has a track of its own.
 
 use crate::names::Names;
-use crate::perfetto::{Slice, Trace, Value};
+use crate::slices::{Slice, Tracks, Value};
 use apex_profile::{
     Called, Device, IdleCause, ObservedCall, ObservedProcess, ObservedWork, Observer, PhaseKind, Use,
 };
 use apex_trace::Process;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 
 /// Ranges inside of each other that are shown, at most.
@@ -39,8 +39,8 @@ enum Lane {
 }
 
 /// Writes the work of devices.
-pub struct Devices<'a, W> {
-    trace: &'a mut Trace<W>,
+pub struct Devices<'a, T> {
+    trace: &'a mut T,
     /// The tracks of the processes, in the order of the session.
     processes: &'a [(u64, &'a Process)],
     next_id: u64,
@@ -62,11 +62,11 @@ pub struct Devices<'a, W> {
     failure: Option<io::Error>,
 }
 
-impl<'a, W: Write> Devices<'a, W> {
+impl<'a, T: Tracks> Devices<'a, T> {
     /// A writer into a trace that has the tracks of these processes; identifiers from `next_id` on
     /// are free.
     pub fn new(
-        trace: &'a mut Trace<W>,
+        trace: &'a mut T,
         processes: &'a [(u64, &'a Process)],
         next_id: u64,
         origin_ns: u64,
@@ -202,7 +202,7 @@ impl<'a, W: Write> Devices<'a, W> {
     }
 }
 
-impl<W: Write> Observer for Devices<'_, W> {
+impl<T: Tracks> Observer for Devices<'_, T> {
     fn read(&mut self, _records: u64) {}
 
     fn process(&mut self, observed: &ObservedProcess<'_>) {

@@ -1,14 +1,15 @@
-//! Sessions as JSON, CSV, Parquet, Perfetto traces, and call stacks of the host.
+//! Sessions as JSON, CSV, Parquet, traces for Perfetto and in Chrome's format, and call stacks of the host.
 //!
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).
-//! * [`timeline`] turns a session into a [`perfetto`] trace.
+//! * [`timeline`] turns a session into a trace, for [`perfetto`] or in [`chrome`]'s format.
 //! * [`collapsed`], [`speedscope`] and [`pprof`] have the host's sampled call stacks while devices
 //!   were idle.
 //!
 //! Nothing is judged here. Only definitions, measured durations and one row group are held in
 //! memory, because sessions are larger than memory. An unknown value is null.
 
+pub mod chrome;
 pub mod collapsed;
 pub mod csv;
 mod device;
@@ -20,6 +21,7 @@ pub mod perfetto;
 pub mod pprof;
 pub mod reading;
 pub mod rows;
+pub mod slices;
 pub mod speedscope;
 pub mod table;
 pub mod timeline;

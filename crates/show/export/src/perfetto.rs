@@ -6,6 +6,7 @@
 //!
 //! Field numbers are those of `perfetto/trace/*.proto`, which never change them.
 
+use crate::slices::{Slice, Tracks, Value};
 use apex_protobuf::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -64,32 +65,6 @@ mod interned {
     pub const NAME: u32 = 2;
 }
 
-/// A value shown with a slice.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
-    /// A number.
-    Integer(i64),
-    /// Text.
-    Text(&'a str),
-}
-
-/// A slice: something that lasts on a track.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice<'a> {
-    /// Identifier of its track.
-    pub track: u64,
-    /// Its name.
-    pub name: &'a str,
-    /// When it begins, nanoseconds since the trace's start.
-    pub start_ns: u64,
-    /// How long it lasts, nanoseconds.
-    pub duration_ns: u64,
-    /// Connects all slices that carry the same number, in order of time; 0 for none.
-    pub flow: u64,
-    /// Additional attributes of the event.
-    pub details: &'a [(&'a str, Value<'a>)],
-}
-
 /// Writes a trace.
 pub struct Trace<W> {
     out: W,
@@ -104,21 +79,40 @@ impl<W: Write> Trace<W> {
         Self { out, event_names: HashMap::new(), annotation_names: HashMap::new(), started: false }
     }
 
-    /// Announces a process and its own track.
-    ///
-    /// # Errors
-    /// Those of the output, as in all methods here.
-    pub fn process(&mut self, id: u64, pid: u32, name: &str) -> io::Result<()> {
+    fn event(&mut self, at_ns: u64, event: &Message, new_names: &Message) -> io::Result<()> {
+        let mut packet = Message::new();
+        packet.integer(packet::TIMESTAMP, at_ns).message(packet::TRACK_EVENT, event);
+        if !new_names.as_bytes().is_empty() {
+            packet.message(packet::INTERNED_DATA, new_names);
+        }
+        self.packet(packet)
+    }
+
+    fn descriptor(&mut self, descriptor: &Message) -> io::Result<()> {
+        let mut packet = Message::new();
+        packet.message(packet::TRACK_DESCRIPTOR, descriptor);
+        self.packet(packet)
+    }
+
+    fn packet(&mut self, mut packet: Message) -> io::Result<()> {
+        const FIELD_PACKET: u32 = 1;
+        let cleared = if self.started { 0 } else { packet::STATE_CLEARED };
+        self.started = true;
+        packet
+            .integer(packet::SEQUENCE_ID, SEQUENCE)
+            .integer(packet::SEQUENCE_FLAGS, cleared | packet::NEEDS_STATE);
+        self.out.write_all(Message::new().message(FIELD_PACKET, &packet).as_bytes())
+    }
+}
+
+impl<W: Write> Tracks for Trace<W> {
+    fn process(&mut self, id: u64, pid: u32, name: &str) -> io::Result<()> {
         let mut process = Message::new();
         process.integer(track::PROCESS_PID, pid.into()).text(track::PROCESS_NAME, name);
         self.descriptor(Message::new().integer(track::UUID, id).message(track::PROCESS, &process))
     }
 
-    /// Announces a thread's track.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn thread(&mut self, id: u64, process: u64, pid: u32, tid: u32, name: &str) -> io::Result<()> {
+    fn thread(&mut self, id: u64, process: u64, pid: u32, tid: u32, name: &str) -> io::Result<()> {
         let mut thread = Message::new();
         thread.integer(track::THREAD_PID, pid.into()).integer(track::THREAD_TID, tid.into());
         thread.text(track::THREAD_NAME, name);
@@ -127,21 +121,13 @@ impl<W: Write> Trace<W> {
         self.descriptor(&descriptor)
     }
 
-    /// Announces a track of another sort below `parent`.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn track(&mut self, id: u64, parent: u64, name: &str) -> io::Result<()> {
+    fn track(&mut self, id: u64, parent: u64, name: &str) -> io::Result<()> {
         self.descriptor(
             Message::new().integer(track::UUID, id).integer(track::PARENT, parent).text(track::NAME, name),
         )
     }
 
-    /// Announces a counter of bytes below `parent`.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn byte_counter(&mut self, id: u64, parent: u64, name: &str) -> io::Result<()> {
+    fn byte_counter(&mut self, id: u64, parent: u64, name: &str) -> io::Result<()> {
         let mut counter = Message::new();
         counter.integer(track::COUNTER_UNIT, track::UNIT_BYTES);
         let mut descriptor = Message::new();
@@ -149,11 +135,7 @@ impl<W: Write> Trace<W> {
         self.descriptor(descriptor.message(track::COUNTER, &counter))
     }
 
-    /// Writes a slice.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         let mut new_names = Message::new();
         let name = intern(&mut self.event_names, slice.name, interned::EVENT_NAMES, &mut new_names);
         let mut begin = Message::new();
@@ -181,11 +163,7 @@ impl<W: Write> Trace<W> {
         self.event(slice.start_ns.saturating_add(slice.duration_ns), &end, &Message::new())
     }
 
-    /// Sets a counter's value from `at_ns` on.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn count(&mut self, track: u64, at_ns: u64, value: i64) -> io::Result<()> {
+    fn count(&mut self, track: u64, at_ns: u64, value: i64) -> io::Result<()> {
         let mut count = Message::new();
         count
             .integer(event::TYPE, event::COUNTER)
@@ -194,37 +172,8 @@ impl<W: Write> Trace<W> {
         self.event(at_ns, &count, &Message::new())
     }
 
-    /// Writes what is still held back.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn finish(mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-
-    fn event(&mut self, at_ns: u64, event: &Message, new_names: &Message) -> io::Result<()> {
-        let mut packet = Message::new();
-        packet.integer(packet::TIMESTAMP, at_ns).message(packet::TRACK_EVENT, event);
-        if !new_names.as_bytes().is_empty() {
-            packet.message(packet::INTERNED_DATA, new_names);
-        }
-        self.packet(packet)
-    }
-
-    fn descriptor(&mut self, descriptor: &Message) -> io::Result<()> {
-        let mut packet = Message::new();
-        packet.message(packet::TRACK_DESCRIPTOR, descriptor);
-        self.packet(packet)
-    }
-
-    fn packet(&mut self, mut packet: Message) -> io::Result<()> {
-        const FIELD_PACKET: u32 = 1;
-        let cleared = if self.started { 0 } else { packet::STATE_CLEARED };
-        self.started = true;
-        packet
-            .integer(packet::SEQUENCE_ID, SEQUENCE)
-            .integer(packet::SEQUENCE_FLAGS, cleared | packet::NEEDS_STATE);
-        self.out.write_all(Message::new().message(FIELD_PACKET, &packet).as_bytes())
     }
 }
 

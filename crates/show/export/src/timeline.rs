@@ -1,4 +1,4 @@
-//! A session as a Perfetto trace: the host's calls, and the work of the GPU.
+//! A session as a trace, for Perfetto or in Chrome's format: the host's calls, and the work of the GPU.
 //!
 //! * A track for each thread, with its calls.
 //! * A counter of live bytes for each kind of memory.
@@ -10,21 +10,20 @@
 
 use crate::device::{Devices, flow};
 use crate::names::{self, Names};
-use crate::perfetto::{Slice, Trace, Value};
 use crate::reading::Reading;
+use crate::slices::{Slice, Tracks, Value};
 use apex_profile::Builder;
 use apex_trace::definition::Config;
 use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
 use apex_trace::{Event, Process};
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 
 /// Writes the trace of the calls that began in the window.
 ///
 /// # Errors
 /// Those of the output.
-pub fn write(reading: &mut Reading<'_>, out: impl Write) -> io::Result<()> {
-    let mut trace = Trace::new(out);
+pub fn write(reading: &mut Reading<'_>, mut trace: impl Tracks) -> io::Result<()> {
     let mut ids = Ids::default();
     let mut processes = Vec::new();
     for (at, process) in reading.session.processes.iter().enumerate() {
@@ -66,14 +65,14 @@ impl Ids {
     }
 }
 
-struct Writer<'a, W> {
+struct Writer<'a, T> {
     process: &'a Process,
     /// Its place in the session.
     at: usize,
     /// The process's track.
     track: u64,
     ids: &'a mut Ids,
-    trace: &'a mut Trace<W>,
+    trace: &'a mut T,
     names: Names<'a>,
     /// Tracks by thread.
     threads: HashMap<u32, u64>,
@@ -89,7 +88,7 @@ struct Memory {
     counters: HashMap<MemoryKind, (u64, i64)>,
 }
 
-impl<W: Write> Writer<'_, W> {
+impl<T: Tracks> Writer<'_, T> {
     fn record(&mut self, tid: u32, start_ns: u64, event: &Event, inside: bool) -> io::Result<()> {
         if let Event::Call(call) = event {
             self.count_memory(start_ns, call, inside)?;

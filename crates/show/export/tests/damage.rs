@@ -4,7 +4,7 @@ mod common;
 
 use apex_export::csv::Csv;
 use apex_export::table::Sink;
-use apex_export::{Reading, rows, timeline};
+use apex_export::{Reading, chrome, perfetto, rows, timeline};
 use apex_random::Random;
 use apex_trace::Session;
 use std::path::Path;
@@ -18,7 +18,8 @@ fn export_everything(session: &Session) {
     csv.finish().unwrap();
     let mut csv = Csv::new(&mut bytes, &rows::calls::COLUMNS).unwrap();
     rows::calls::write(&mut reading, &mut csv).unwrap();
-    timeline::write(&mut reading, &mut bytes).unwrap();
+    timeline::write(&mut reading, perfetto::Trace::new(&mut bytes)).unwrap();
+    timeline::write(&mut reading, chrome::Trace::new(&mut bytes)).unwrap();
     let profile = apex_profile::Profile::from_session(session);
     rows::kernels::write(&profile, &mut Csv::new(&mut bytes, &rows::kernels::COLUMNS).unwrap()).unwrap();
     apex_export::json::summary(session, &profile, &mut bytes).unwrap();

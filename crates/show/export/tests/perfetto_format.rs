@@ -5,7 +5,8 @@
 
 mod common;
 
-use apex_export::perfetto::{Slice, Trace, Value};
+use apex_export::perfetto::Trace;
+use apex_export::slices::{Slice, Tracks, Value};
 use common::decode;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use apex_export::{Reading, timeline};
+use apex_export::{Reading, chrome, perfetto, timeline};
 use apex_profile::{Builder, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
 use apex_trace::Session;
 use common::{ALLOCATED, SYMBOLS, decode, session};
@@ -12,7 +12,8 @@ use std::ops::Range;
 
 fn lines(session: &Session, window: Range<u64>) -> Option<Vec<Json>> {
     let mut bytes = Vec::new();
-    timeline::write(&mut Reading::new(session, window, &mut |_| {}), &mut bytes).unwrap();
+    let trace = perfetto::Trace::new(&mut bytes);
+    timeline::write(&mut Reading::new(session, window, &mut |_| {}), trace).unwrap();
     decode(&bytes)
 }
 
@@ -85,6 +86,42 @@ fn the_gpu_tracks_hold_all_work_with_the_totals_of_the_profile() {
     let names: BTreeSet<String> =
         SYMBOLS.iter().map(|symbol| apex_profile::names::identify(symbol).short_name).collect();
     assert!(gpu.iter().any(|slice| names.contains(slice["name"].as_str().unwrap())));
+}
+
+#[test]
+fn chromes_format_has_the_same_work_calls_and_arrows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, _) = session(dir.path(), 400, 11);
+    let mut bytes = Vec::new();
+    let trace = chrome::Trace::new(&mut bytes);
+    timeline::write(&mut Reading::new(&session, 0..u64::MAX, &mut |_| {}), trace).unwrap();
+    let document: Json = serde_json::from_slice(&bytes).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    let place = |event: &Json| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+    let ns = |value: &Json| (value.as_f64().unwrap() * 1e3).round() as u64;
+    let names: BTreeMap<(u64, u64), &str> = of("M")
+        .into_iter()
+        .filter(|event| event["name"] == "thread_name")
+        .map(|event| (place(event), event["args"]["name"].as_str().unwrap()))
+        .collect();
+    let on = |part: &str| {
+        let is_on = |event: &&&Json| names.get(&place(event)).is_some_and(|name| name.contains(part));
+        of("X").iter().filter(is_on).map(|event| ns(&event["dur"])).collect::<Vec<_>>()
+    };
+    let mut observed = Observed::default();
+    Builder::default().add_observed(&session, &mut observed);
+    assert_eq!(on(" stream ").len() as u64, observed.work);
+    assert_eq!(on("GPU 0 idle").iter().sum::<u64>(), observed.idle_ns);
+    // An arrow from each launch to its kernel, in this order.
+    let ends = |phase| -> BTreeMap<&str, u64> {
+        of(phase).into_iter().map(|event| (event["id"].as_str().unwrap(), ns(&event["ts"]))).collect()
+    };
+    let (begun, ended) = (ends("s"), ends("f"));
+    assert_eq!(ended.len() as u64, observed.work);
+    assert!(ended.iter().all(|(id, at)| begun.get(id).is_none_or(|start| start <= at)));
+    assert!(ended.keys().filter(|id| begun.contains_key(*id)).count() > 300);
+    assert!(!of("C").is_empty(), "memory is counted");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Look {
     /// Whether nothing more will happen: processes were recorded, or the program ended, and none
     /// runs.
     pub fn is_over(&self) -> bool {
-        let ended = self.run.as_ref().is_some_and(|run| run.exit.is_some());
+        let ended = self.run.as_ref().is_some_and(apex_trace::meta::Meta::is_over);
         self.running.is_empty() && (ended || !self.profile.processes.is_empty())
     }
 

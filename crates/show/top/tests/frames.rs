@@ -45,6 +45,7 @@ fn run(exit: Option<Exit>) -> Meta {
         rank: None,
         host: Host::default(),
         universal: Vec::new(),
+        imported: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
 use apex_profile::units;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The content of [`DIFF`](apex_conventions::documents::DIFF).
@@ -45,10 +45,16 @@ impl<'a> DiffDocument<'a> {
     }
 }
 
-/// What the first `before` sessions ran, and what the others did: each command once.
+/// Share of the kernels' time that kernels of both sides have, on one side at least, where both
+/// are of one program. (A change that fuses kernels leaves few names, but the long ones.)
+const COMMON: f64 = 0.3;
+
+/// What the first `before` sessions ran, and what the others did: each command once. Imported
+/// traces tell no command.
 pub fn commands(sessions: &[Loaded], before: usize) -> [Vec<String>; 2] {
     let of = |sessions: &[Loaded]| {
-        let all: BTreeSet<String> = sessions.iter().filter_map(Loaded::command).collect();
+        let recorded = sessions.iter().filter(|loaded| !loaded.is_imported());
+        let all: BTreeSet<String> = recorded.filter_map(Loaded::command).collect();
         all.into_iter().collect()
     };
     let (before, after) = sessions.split_at(before.min(sessions.len()));
@@ -66,8 +72,12 @@ pub fn different_commands([before, after]: &[Vec<String>; 2]) -> Option<String> 
 }
 
 /// Says that the sides ran different programs, whose promises are therefore not judged; `None`
-/// where a program is on both sides, or where one is unknown.
+/// where a program is on both sides, or where one is unknown. Programs of imported traces, which
+/// have only the names of files, are told by their kernels.
 pub fn different_programs(sessions: &[Loaded], before: usize) -> Option<String> {
+    if sessions.iter().any(Loaded::is_imported) {
+        return different_kernels(sessions, before);
+    }
     let of = |sessions: &[Loaded]| -> BTreeSet<String> {
         let commands = sessions.iter().filter_map(|loaded| Some(&loaded.session.meta.as_ref()?.command));
         commands.filter_map(|command| program(command)).collect()
@@ -82,6 +92,33 @@ pub fn different_programs(sessions: &[Loaded], before: usize) -> Option<String> 
              the other keeps no promise.",
             listed(&before),
             listed(&after)
+        )
+    })
+}
+
+/// The same by the kernels that both sides have.
+fn different_kernels(sessions: &[Loaded], before: usize) -> Option<String> {
+    let of = |sessions: &[Loaded]| -> BTreeMap<String, f64> {
+        let mut times = BTreeMap::new();
+        for kernel in sessions.iter().flat_map(|loaded| &loaded.profile.kernels) {
+            *times.entry(kernel.short_name.clone()).or_default() += kernel.gpu_total_ns().unwrap_or(0.0);
+        }
+        times
+    };
+    let (before, after) = sessions.split_at(before.min(sessions.len()));
+    let (before, after) = (of(before), of(after));
+    let common = |side: &BTreeMap<String, f64>, other: &BTreeMap<String, f64>| {
+        let shared: f64 = side.iter().filter(|(name, _)| other.contains_key(*name)).map(|(_, ns)| ns).sum();
+        let whole: f64 = side.values().sum();
+        (whole > 0.0).then(|| shared / whole)
+    };
+    let (of_before, of_after) = (common(&before, &after)?, common(&after, &before)?);
+    (of_before.max(of_after) < COMMON).then(|| {
+        format!(
+            "Findings are not followed and promises are not judged: kernels that both sides have take {} and {} of their \
+             kernels' time, so they are taken for different programs.",
+            units::share(of_before),
+            units::share(of_after)
         )
     })
 }

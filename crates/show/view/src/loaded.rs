@@ -58,7 +58,17 @@ impl Loaded {
         profile.recorder.problems.extend(machine.problems.iter().cloned());
         let left = MappedControl::open(&session.dir).ok().and_then(|control| control.complaint());
         profile.recorder.problems.extend(left);
+        if session.meta.as_ref().is_some_and(|meta| !meta.imported.is_empty()) {
+            // Nothing was recorded that cost anything; what the other profiler cost is not known.
+            let recorder = &mut profile.recorder;
+            (recorder.timing_ns, recorder.recording_ns, recorder.overhead_share) = (0.0, 0.0, None);
+        }
         Self { session, profile, machine }
+    }
+
+    /// Whether the session was made of traces of other profilers.
+    pub fn is_imported(&self) -> bool {
+        self.session.meta.as_ref().is_some_and(|meta| !meta.imported.is_empty())
     }
 
     /// What was run, as typed.

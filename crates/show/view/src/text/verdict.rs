@@ -8,7 +8,7 @@ use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, Provenance, SaturatingSum as _, total,
 };
 
 use super::{figures, machine};
@@ -453,6 +453,9 @@ fn lasted(part: &Part<'_>) -> Option<String> {
         true => format!("; {what} take {}{mark}", units::time(busy / by)),
         false => String::new(),
     };
+    // (An imported trace has the time of each kernel.)
+    let is_measured = accounts.kernels.provenance() == Provenance::Measured;
+    let mark = if is_measured { "ᵐ" } else { "ᵖ" };
     let step_ns = part.job.step_ns().zip(part.steps);
     if let Some((iterations, (step_ns, steps))) = part.iterations.zip(step_ns) {
         let intervals = &iterations.duration;
@@ -463,7 +466,7 @@ fn lasted(part: &Part<'_>) -> Option<String> {
             units::count(step_ns.samples),
             units::time(intervals.p10_ns),
             units::time(intervals.p90_ns),
-            kernels("its kernels", steps, "ᵖ")
+            kernels("its kernels", steps, mark)
         ));
     }
     (accounts.span_ns > 0.0).then(|| {
