@@ -265,7 +265,13 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
         findings: (0..8).map(finding).collect(),
         step: Some(Step { ns: 1e8 + random.below(1000) as f64, low_ns: 9e7, high_ns: 1.1e8, count: 9000 }),
         machine: (0..20)
-            .map(|n| Reading { device: Some(0), name: format!("reading_{n}"), mean: 1.5, most: 3.0 })
+            .map(|n| Reading {
+                device: Some(0),
+                uuid: String::new(),
+                name: format!("reading_{n}"),
+                mean: 1.5,
+                most: 3.0,
+            })
             .collect(),
         ..Aggregate::default()
     }
