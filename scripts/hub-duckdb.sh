@@ -43,9 +43,9 @@ owners = duckdb.sql(by_owner).fetchall()
 told = json.load(urllib.request.urlopen(address + "api/v1/owners?days=365"))["owners"]
 assert {owner: hours for owner, hours, _ in owners} == {of["owner"]: round(of["times"]["held_us"] / 3.6e9, 2) for of in told}, owners
 duckdb.sql(months)
-idle = duckdb.sql("SELECT sum(idle_host_code_us) FROM 'months.parquet'").fetchone()[0]
+idle = duckdb.sql("SELECT sum(idle_host_code_us) FROM 'months.parquet'").fetchall()[0][0]
 assert idle == sum(of["times"]["idle_host_code_us"] for of in told), idle
-jobs = duckdb.sql("SELECT count(*), sum(kernels_us) FROM read_json('jobs.ndjson')").fetchone()
+jobs = duckdb.sql("SELECT count(*), sum(kernels_us) FROM read_json('jobs.ndjson')").fetchall()[0]
 assert jobs == (100, sum(of["times"]["kernels_us"] for of in told)), jobs
 print(f"DuckDB {duckdb.__version__}: {len(owners)} owners and {jobs[0]} jobs agree with the hub")
 PYTHON
