@@ -75,7 +75,7 @@ impl Store {
     ) -> Result<io::Result<()>, Error> {
         self.read(|connection| {
             let mut found = connection.prepare(&table.statement())?;
-            let names: Vec<String> = found.column_names().into_iter().map(str::to_owned).collect();
+            let names: Vec<String> = found.column_names().map(str::to_owned).collect();
             let mut rows = found.query((tenant, since_ns as i64))?;
             while let Some(row) = rows.next()? {
                 let records = match table {

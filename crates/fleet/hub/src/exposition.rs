@@ -4,7 +4,8 @@
 use crate::health::Health;
 use crate::pages::SILENT_NS;
 use crate::store::{Error, Store, unpacked};
-use apex_aggregate::Aggregate;
+use apex_aggregate::{Device, End, Job, Reading};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -24,6 +25,18 @@ const OF_GPUS: [(&str, &str, &str); 2] = [
     ),
     ("memory_used_bytes", "hw_gpu_memory_usage_bytes", "Device memory in use: mean of the run so far."),
 ];
+
+/// What is read of a message, whose bounds were checked when it came.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Seen {
+    job: Job,
+    owner: String,
+    host: String,
+    ended: Option<End>,
+    devices: Vec<Device>,
+    machine: Vec<Reading>,
+}
 
 /// The hub's own metrics now.
 ///
@@ -64,8 +77,8 @@ pub fn devices(store: &Store, tenant: &str, now_ns: u64) -> Result<String, Error
     let messages = store.newest_messages(tenant, since, MOST_RECORDINGS)?;
     let mut values: [BTreeMap<String, f64>; OF_GPUS.len()] = Default::default();
     for packed in messages {
-        let message = unpacked(&packed).and_then(|bytes| Aggregate::parse(&bytes).ok());
-        let Some(of) = message.filter(|of| of.ended.is_none()) else { continue };
+        let seen = unpacked(&packed).and_then(|bytes| serde_json::from_slice::<Seen>(&bytes).ok());
+        let Some(of) = seen.filter(|of| of.ended.is_none()) else { continue };
         for reading in of.machine.iter().filter(|reading| !reading.uuid.is_empty()) {
             let Some(at) = OF_GPUS.iter().position(|(key, ..)| *key == reading.name) else { continue };
             values[at].entry(labels(&of, &reading.uuid)).or_insert(reading.mean);
@@ -82,7 +95,7 @@ pub fn devices(store: &Store, tenant: &str, now_ns: u64) -> Result<String, Error
 }
 
 /// The labels of a GPU: the conventions' attributes, with the job by which it is used.
-fn labels(of: &Aggregate, uuid: &str) -> String {
+fn labels(of: &Seen, uuid: &str) -> String {
     let device = of.devices.iter().find(|device| device.uuid == uuid);
     let name = device.map_or("", |device| device.name.as_str());
     let labels = [

@@ -247,8 +247,8 @@ impl Store {
         self.read(|connection| jobs(connection, &condition, &[&tenant, &(since_ns as i64), &(most as i64)]))
     }
 
-    /// The newest messages of a tenant's recordings that were heard of since a moment, compressed,
-    /// the newest first; at most `most`.
+    /// The newest messages of a tenant's jobs that run, as far as they were heard of since a moment,
+    /// compressed, the newest first; at most `most`.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -261,7 +261,8 @@ impl Store {
         self.read(|connection| {
             let mut found = connection.prepare_cached(&format!(
                 "SELECT message FROM recordings INDEXED BY recordings_by_time
-                 WHERE {OF_TENANT} AND received_ns >= ?2 ORDER BY received_ns DESC LIMIT ?3"
+                 WHERE {OF_TENANT} AND received_ns >= ?2 AND (SELECT running FROM jobs WHERE id = job) > 0
+                 ORDER BY received_ns DESC LIMIT ?3"
             ))?;
             found.query_map((tenant, since_ns as i64, most as i64), |row| row.get(0))?.collect()
         })
