@@ -1,7 +1,9 @@
 //! `apex hub`: the page of a fleet, and what belongs to it.
 
 mod alerts;
+mod backup;
 mod deliver;
+mod export;
 mod report;
 mod token;
 
@@ -69,6 +71,8 @@ enum Command {
     Deliver(deliver::Args),
     Report(report::Args),
     Alerts(alerts::Args),
+    Export(export::Args),
+    Backup(backup::Args),
 }
 
 fn parse_price(text: &str) -> Result<f64, String> {
@@ -127,6 +131,8 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Deliver(args)) => deliver::execute(args),
         Some(Command::Report(args)) => report::execute(args),
         Some(Command::Alerts(args)) => alerts::execute(args),
+        Some(Command::Export(args)) => export::execute(args),
+        Some(Command::Backup(args)) => backup::execute(args),
         None => serve(args),
     }
 }

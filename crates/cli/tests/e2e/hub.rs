@@ -331,6 +331,31 @@ fn a_job_that_wastes_gpus_reaches_the_receivers_until_it_ends() {
 }
 
 #[test]
+fn tables_and_copies_of_a_running_hub_are_made() {
+    let sandbox = Sandbox::new();
+    let (_running, address) = hub(&sandbox, &[]);
+    let url = format!("http://{address}");
+    output(&mut sandbox.record(&["--hub", &url, "--spool", "spool", "--job", "=1+1"], &["launch", "10"]), 0);
+    let export = |options: &[&str]| {
+        let all = [&["hub", "export", "--database", "hub.db"], options].concat();
+        text(&output(&mut sandbox.apex(&all), 0).stdout).to_owned()
+    };
+    let job: Value = serde_json::from_str(&export(&["jobs"])).unwrap();
+    assert_eq!((&job["job"], &job["launches"], &job["kernels_us"]), (&"=1+1".into(), &10.into(), &0.into()));
+    let csv = export(&["jobs", "--csv"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("job,owner") && lines[1].contains("'=1+1,"), "{csv}");
+    assert!(export(&["uses"]).contains("\"device\":\"APEX CPU device"));
+    assert_eq!(export(&["jobs", "--csv"]).lines().count(), 2);
+    let backup = ["hub", "backup", "--database", "hub.db", "copy.db"];
+    output(&mut sandbox.apex(&backup), 0);
+    let again = output(&mut sandbox.apex(&backup), 125);
+    assert!(text(&again.stderr).contains("already exists"), "{}", text(&again.stderr));
+    let report = sandbox.json(&["hub", "report", "--database", "copy.db", "--json"]);
+    assert_eq!(report["jobs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn schemathesis_finds_nothing_in_the_hub() {
     let Some(schemathesis) = installed("schemathesis/bin/schemathesis") else { return };
     let sandbox = Sandbox::new();

@@ -193,17 +193,20 @@ fn step(profile: &Profile) -> Option<Step> {
 }
 
 fn readings(summary: &Summary) -> Vec<Reading> {
-    let of = |device: Option<u32>, readings: &Readings| {
+    let of = |device: Option<u32>, uuid: &str, readings: &Readings| {
         let reading = |(quantity, span): (apex_machine::Quantity, apex_machine::Span)| Reading {
             device,
+            uuid: shortened(uuid),
             name: quantity.key().to_owned(),
             mean: span.mean,
             most: span.most,
         };
         readings.iter().map(reading).collect::<Vec<_>>()
     };
-    let host = of(None, &summary.host);
-    let devices =
-        summary.devices.iter().flat_map(|device| of(u32::try_from(device.index).ok(), &device.readings));
+    let host = of(None, "", &summary.host);
+    let of_device = |device: &apex_machine::DeviceSummary| {
+        of(u32::try_from(device.index).ok(), &device.device.uuid, &device.readings)
+    };
+    let devices = summary.devices.iter().flat_map(of_device);
     host.into_iter().chain(devices).take(READINGS).collect()
 }

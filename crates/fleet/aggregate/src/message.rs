@@ -250,6 +250,8 @@ impl Step {
 pub struct Reading {
     /// The device's index in the machine; `None` for the host.
     pub device: Option<u32>,
+    /// The device's UUID; empty for the host.
+    pub uuid: String,
     /// The quantity's name.
     pub name: String,
     /// Mean over the recording, in the unit that the name states: measured.
@@ -404,7 +406,7 @@ impl Aggregate {
             .findings
             .iter()
             .flat_map(|found| [&found.rule, &found.title, &found.remedy, &found.severity]);
-        let readings = self.machine.iter().map(|reading| &reading.name);
+        let readings = self.machine.iter().flat_map(|reading| [&reading.name, &reading.uuid]);
         let allocated = self.allocation.iter().flat_map(|of| of.devices.iter().chain([&of.source]));
         let all = single.into_iter().chain(&self.command).chain(devices).chain(allocated).chain(kernels);
         all.chain(findings).chain(readings).map(String::as_str)

@@ -42,7 +42,7 @@ const DAY_NS: u64 = 86_400_000_000_000;
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (jobs, rows) = (numbers.next().unwrap_or(2_000), numbers.next().unwrap_or(1_000_000));
-    let seconds = numbers.next().unwrap_or(600);
+    let most_seconds = numbers.next().unwrap_or(600);
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("hub.db");
     let (address, stop) = serve(&database);
@@ -61,7 +61,7 @@ fn main() {
     println!("cpu_ms_per_message {:.3}", (cpu_s() - cpu) * 1e3 / messages as f64);
     println!("database_bytes_per_job {}", size(&database) / jobs);
     time_pages(address, jobs);
-    let rows = fill(&database, rows, seconds);
+    let rows = fill(&database, rows, most_seconds);
     println!("rows {rows}");
     println!("database_bytes_per_job_without_messages {}", size(&database) / rows);
     time_pages(address, rows);
@@ -265,7 +265,13 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
         findings: (0..8).map(finding).collect(),
         step: Some(Step { ns: 1e8 + random.below(1000) as f64, low_ns: 9e7, high_ns: 1.1e8, count: 9000 }),
         machine: (0..20)
-            .map(|n| Reading { device: Some(0), name: format!("reading_{n}"), mean: 1.5, most: 3.0 })
+            .map(|n| Reading {
+                device: Some(0),
+                uuid: String::new(),
+                name: format!("reading_{n}"),
+                mean: 1.5,
+                most: 3.0,
+            })
             .collect(),
         ..Aggregate::default()
     }

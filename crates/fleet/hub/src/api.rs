@@ -141,7 +141,8 @@ impl Hub {
             // Browsers ask for it by themselves.
             ["favicon.ico"] => Response::new(StatusCode::NO_CONTENT, "image/x-icon", ""),
             ["metrics"] => {
-                let text = exposition::text(&self.store, &self.health, self.started_ns)?;
+                let own = exposition::text(&self.store, &self.health, self.started_ns)?;
+                let text = own + &exposition::devices(&self.store, self.tenant(request), now_ns())?;
                 Response::new(StatusCode::OK, exposition::MEDIA_TYPE, text)
             }
             ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),

@@ -20,6 +20,7 @@ pub mod alerts;
 mod api;
 mod change;
 mod document;
+pub mod export;
 mod exposition;
 mod health;
 mod html;

@@ -43,6 +43,13 @@ pub struct Changed {
     before: JobRow,
     /// The first run after it.
     pub after: JobRow,
+    /// The ends of the 90% interval of that run: numbers of jobs.
+    earliest: i64,
+    /// See [`Self::earliest`].
+    latest: i64,
+    /// When these began, nanoseconds since 1970.
+    #[serde(skip)]
+    began: [u64; 2],
 }
 
 impl Changes {
@@ -91,7 +98,12 @@ pub fn table<'a>(changes: impl Iterator<Item = &'a Changed>) -> String {
             escaped(&change.after.owner),
             change.of.to_owned(),
             format!("{} [{low}, {high}]", percent(change.factor)),
-            format!("{} {}", job_link(&change.after), html::moment(change.after.started_ns)),
+            format!(
+                "{} {}{}",
+                job_link(&change.after),
+                html::moment(change.after.started_ns),
+                change.between()
+            ),
             format!("{} → {}", code(&change.before), code(&change.after)),
             format!("{} + {}", change.runs_before, change.runs_after),
         ]
@@ -101,6 +113,14 @@ pub fn table<'a>(changes: impl Iterator<Item = &'a Changed>) -> String {
 }
 
 impl Changed {
+    /// The interval of the point, if it is more than one run.
+    fn between(&self) -> String {
+        match self.earliest == self.latest {
+            true => String::new(),
+            false => format!(" [{}, {}]", html::moment(self.began[0]), html::moment(self.began[1])),
+        }
+    }
+
     /// The change of a series.
     fn of(series: &Series) -> Option<Self> {
         let runs: Vec<&JobRow> = series.runs.iter().collect();
@@ -123,6 +143,9 @@ impl Changed {
             runs_after: runs.len() - found.at,
             before: runs[found.at - 1].clone(),
             after: runs[found.at].clone(),
+            earliest: runs[found.between.0].id,
+            latest: runs[found.between.1].id,
+            began: [found.between.0, found.between.1].map(|at| runs[at].started_ns),
         })
     }
 }

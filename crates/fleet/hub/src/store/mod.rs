@@ -18,6 +18,7 @@ mod tokens;
 pub use ingest::{MOST_NAMES, ingest, remove_old};
 pub use packing::unpacked;
 pub use query::{JobRow, KernelRow, OwnerRow, RecordingRow, Series, Wanted};
+pub use schema::part_columns;
 pub use sums::Sums;
 
 use rusqlite::{Connection, OpenFlags};

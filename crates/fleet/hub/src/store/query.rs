@@ -247,6 +247,27 @@ impl Store {
         self.read(|connection| jobs(connection, &condition, &[&tenant, &(since_ns as i64), &(most as i64)]))
     }
 
+    /// The newest messages of a tenant's jobs that run, as far as they were heard of since a moment,
+    /// compressed, the newest first; at most `most`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn newest_messages(
+        &self,
+        tenant: &str,
+        since_ns: u64,
+        most: usize,
+    ) -> std::result::Result<Vec<Vec<u8>>, Error> {
+        self.read(|connection| {
+            let mut found = connection.prepare_cached(&format!(
+                "SELECT message FROM recordings INDEXED BY recordings_by_time
+                 WHERE {OF_TENANT} AND received_ns >= ?2 AND (SELECT running FROM jobs WHERE id = job) > 0
+                 ORDER BY received_ns DESC LIMIT ?3"
+            ))?;
+            found.query_map((tenant, since_ns as i64, most as i64), |row| row.get(0))?.collect()
+        })
+    }
+
     /// A tenant's job; `None` if it has no such job.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! What pages and documents show, and that the description of the interface has all of it.
 
 use crate::common::{Running, message, now_ns};
-use apex_aggregate::{Aggregate, Step};
+use apex_aggregate::{Aggregate, Reading, Step};
 use apex_hub::Store;
+use apex_hub::export::Table;
 use serde_json::Value;
 
 fn filled() -> (tempfile::TempDir, Running, Vec<Aggregate>) {
@@ -151,6 +152,38 @@ fn metrics_are_well_formed() {
     assert!(metrics.body.contains("apex_hub_messages_total{outcome=\"added\"} 8\n"));
 }
 
+#[test]
+fn gpus_that_run_have_metrics_by_the_names_of_opentelemetry() {
+    let (_folder, hub, _) = filled();
+    let reading = |uuid: &str, name: &str, mean: f64| Reading {
+        uuid: uuid.to_owned(),
+        name: name.to_owned(),
+        mean,
+        ..Reading::default()
+    };
+    let mut of = message(0, 9);
+    of.machine = vec![
+        reading("GPU-0", "gpu_utilization", 0.25),
+        reading("GPU-0", "memory_used_bytes", 8e9),
+        reading("GPU-0", "memory_utilization", 0.5),
+        reading("", "cpu_busy", 3.0),
+    ];
+    assert_eq!(hub.post(&of.to_bytes()).status, 200);
+    assert!(!hub.get("/metrics").body.contains("hw_gpu"), "it has ended");
+    of = Aggregate { sequence: 10, ended: None, host: "a\"b\\\n".to_owned(), ..of };
+    assert_eq!(hub.post(&of.to_bytes()).status, 200);
+    let labels = "{hw_id=\"GPU-0\",hw_type=\"gpu\",hw_name=\"H200\",hw_gpu_task=\"general\",\
+                  host_name=\"a\\\"b\\\\\\n\",apex_job=\"job 0\",apex_owner=\"owner0\"}";
+    let body = hub.get("/metrics").body;
+    for line in [
+        format!("hw_gpu_utilization_ratio{labels} 0.25"),
+        format!("hw_gpu_memory_usage_bytes{labels} 8000000000"),
+    ] {
+        assert!(body.lines().any(|found| found == line), "{line}\n{body}");
+    }
+    assert!(!body.contains("0.5") && !body.contains("cpu_busy"), "{body}");
+}
+
 /// Members of a schema, `$ref` followed.
 fn members<'a>(api: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
@@ -216,4 +249,70 @@ fn the_description_of_the_interface_agrees_with_the_answers() {
     let request =
         &api["paths"]["/api/v1/aggregates"]["post"]["requestBody"]["content"]["application/json"]["schema"];
     agree(&api, request, &sent, "sent");
+}
+
+/// All rows of a table.
+fn exported(store: &Store, table: Table) -> Vec<Value> {
+    let mut rows = Vec::new();
+    let take = |record| {
+        rows.push(serde_json::to_value(record).unwrap());
+        Ok(())
+    };
+    store.export(apex_hub::LOCAL, table, 0, take).unwrap().unwrap();
+    rows
+}
+
+#[test]
+fn exported_tables_add_up_to_the_sums() {
+    let (folder, _hub, all) = filled();
+    let store = Store::open(&folder.path().join("hub.db")).unwrap();
+    let sum = |rows: &[Value], name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+    let kernels_us: u64 = all.iter().map(|of| of.times().kernels_us).sum();
+    for (table, count) in [(Table::Jobs, 2), (Table::Days, 3), (Table::Uses, 8)] {
+        let rows = exported(&store, table);
+        assert_eq!((rows.len(), sum(&rows, "kernels_us")), (count, kernels_us), "{table:?}");
+    }
+    let gemm: u64 = all.iter().map(|of| of.sequence).sum();
+    let kernels = exported(&store, Table::Kernels);
+    let of_gemm: Vec<Value> = kernels.iter().filter(|row| row["kernel"] == "gemm").cloned().collect();
+    assert_eq!(sum(&of_gemm, "launches"), gemm);
+    let day = &exported(&store, Table::Days)[0]["day"];
+    assert_eq!(day.as_str().unwrap().len(), 10, "{day}");
+    // What is older than asked for is left out, another tenant has nothing, and who takes may stop.
+    let count = |tenant: &str, since_ns: u64| {
+        let mut count = 0;
+        let take = |_| {
+            count += 1;
+            Ok(())
+        };
+        store.export(tenant, Table::Jobs, since_ns, take).unwrap().unwrap();
+        count
+    };
+    assert_eq!((count(apex_hub::LOCAL, now_ns()), count("another", 0)), (0, 0));
+    let stopped =
+        store.export(apex_hub::LOCAL, Table::Jobs, 0, |_| Err(std::io::Error::other("full"))).unwrap();
+    assert_eq!(stopped.unwrap_err().to_string(), "full");
+}
+
+#[test]
+fn a_backup_of_a_running_hub_is_whole() {
+    let (folder, hub, all) = filled();
+    let (database, copy) = (folder.path().join("hub.db"), folder.path().join("copy.db"));
+    Store::open(&database).unwrap().back_up(&copy).unwrap();
+    let expected = crate::totals::totals(&database);
+    // It is what was there at that moment, and takes what was sent since.
+    assert_eq!(hub.post(&message(900, 1).to_bytes()).status, 200);
+    assert_eq!(crate::totals::totals(&copy), expected);
+    drop(hub);
+    let restored = Running::start(&copy);
+    assert_eq!(restored.post(&all[0].to_bytes()).status, 200);
+    assert_eq!(restored.count("repeated"), 1);
+    assert_eq!(restored.post(&message(900, 1).to_bytes()).status, 200);
+    drop(restored);
+    assert_eq!(crate::totals::totals(&copy), crate::totals::totals(&database));
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    // No file is written over.
+    assert!(Store::open(&database).unwrap().back_up(&copy).is_err());
+    assert_eq!(crate::totals::totals(&copy), crate::totals::totals(&database));
 }
