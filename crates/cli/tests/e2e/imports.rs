@@ -96,3 +96,26 @@ fn traces_are_of_one_program_if_their_kernels_are() {
     let different = compared("other.json").replace("\n  ", " ");
     assert!(different.contains("different programs"), "{different}");
 }
+
+/// A trace of steps of 100 µs, each with three kernels of 10 µs.
+fn steps(count: u64) -> String {
+    let event = |step: u64, kernel: u64| {
+        let (at, correlation) = (step * 100 + kernel * 20, step * 3 + kernel + 1);
+        format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 11, "tid": 12, "ts": {at}, "dur": 5, "args": {{"correlation": {correlation}}}}},
+{{"ph": "X", "cat": "kernel", "name": "k{kernel}", "pid": 0, "tid": 7, "ts": {}, "dur": 10, "args": {{"correlation": {correlation}, "device": 0, "stream": 7}}}}"#,
+            at + 7
+        )
+    };
+    let events: Vec<String> =
+        (0..count).flat_map(|step| (0..3).map(move |kernel| event(step, kernel))).collect();
+    format!("[{}]", events.join(",\n"))
+}
+
+#[test]
+fn the_time_of_a_steps_kernels_is_measured() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("t.json"), steps(60)).unwrap();
+    let said = text(&output(&mut sandbox.apex(&["report", "t.json"]), 0).stdout).replace("\n  ", " ");
+    assert!(said.contains("A step takes 100 µsᵐ") && said.contains("its kernels take 30.0 µsᵐ."), "{said}");
+}

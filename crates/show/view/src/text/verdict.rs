@@ -8,7 +8,7 @@ use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, Provenance, SaturatingSum as _, total,
+    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
 };
 
 use super::{figures, machine};
@@ -454,8 +454,7 @@ fn lasted(part: &Part<'_>) -> Option<String> {
         false => String::new(),
     };
     // (An imported trace has the time of each kernel.)
-    let is_measured = accounts.kernels.provenance() == Provenance::Measured;
-    let mark = if is_measured { "ᵐ" } else { "ᵖ" };
+    let mark = if accounts.kernels.interval().is_none() { "ᵐ" } else { "ᵖ" };
     let step_ns = part.job.step_ns().zip(part.steps);
     if let Some((iterations, (step_ns, steps))) = part.iterations.zip(step_ns) {
         let intervals = &iterations.duration;
