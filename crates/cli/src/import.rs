@@ -3,10 +3,11 @@
 //! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
 //! folder, which is removed at the end.
 
-use crate::{output, progress, session, units};
+use crate::{output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
 use apex_import::Imported;
+use apex_pack::Limits;
 use apex_trace::{META_FILE, checksums, is_session};
 use apex_untrusted::Folder;
 use clap::builder::FalseyValueParser;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Kinds of events without a place that are named.
@@ -142,13 +144,17 @@ fn tell(imported: &Imported) {
     }
 }
 
-/// Traces that were imported for this command, and their sessions.
+/// Temporary sessions that were made.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+/// Traces that were imported and packed sessions that were unpacked for this command, and their
+/// sessions.
 static TEMPORARY: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
-/// The session to read at a path: the path itself, or a temporary one of the traces there.
+/// The session to read at a path: the path itself, or a temporary one of the packed session or of
+/// the traces there.
 ///
 /// # Errors
-/// If there are traces, and they cannot be imported.
+/// If there are such, and they cannot be unpacked or imported.
 pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, session)) = temporary.iter().find(|(trace, _)| trace == path) {
@@ -159,20 +165,44 @@ pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     if is_recorded || path.is_dir() && !session::all_of(path).iter().all(|found| found == path) {
         return Ok(path.to_path_buf());
     }
+    let is_packed = session::is_packed(path);
     let traces = match apex_import::traces_at(path) {
+        _ if is_packed => Vec::new(),
         traces if traces.is_empty() && is_named_so => vec![path.to_path_buf()],
         traces => traces,
     };
-    if traces.is_empty() {
+    if traces.is_empty() && !is_packed {
         return Ok(path.to_path_buf());
     }
-    let number = temporary.len();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let at = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
     let folder =
         Folder::make(&at).with_context(|| format!("cannot create {}", apex_untrusted::shown(&at)))?;
     temporary.push((path.to_path_buf(), at.clone()));
-    tell(&read(&traces, &folder)?);
+    if is_packed {
+        pack::tell(&pack::unpacked_into(path, &folder, Limits::default())?);
+    } else {
+        tell(&read(&traces, &folder)?);
+    }
     Ok(at)
+}
+
+/// What the user named, whose session is in this folder.
+pub fn named(dir: &Path) -> PathBuf {
+    let temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    temporary
+        .iter()
+        .find(|(_, session)| session == dir)
+        .map_or_else(|| dir.to_path_buf(), |(path, _)| path.clone())
+}
+
+/// Removes the temporary session of a path, which is read no more.
+pub fn forget(path: &Path) {
+    let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, session) in temporary.extract_if(.., |(trace, _)| trace == path) {
+        // It lies in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(session);
+    }
 }
 
 /// Removes the temporary sessions of this command.

@@ -13,7 +13,7 @@ const PROBLEMS: usize = 20;
 /// The session that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
-    /// Session folder, or traces of another profiler [default: the newest session in this folder]
+    /// Session: a folder, a packed one, or traces of another profiler [default: the newest session in this folder]
     pub session: Option<std::path::PathBuf>,
 }
 
@@ -32,13 +32,11 @@ impl Source {
 /// # Errors
 /// If it cannot be read at all, or if the filters leave nothing.
 pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
+    session::exists(path)?;
     let path = &*import::opened(path)?;
     let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
     session::refuse_stdout(path)?;
-    let loaded = progress::show(&doing, |_| {
-        session::must_exist(path)?;
-        anyhow::Ok(Loaded::read(path, filters)?)
-    })?;
+    let loaded = progress::show(&doing, |_| anyhow::Ok(Loaded::read(path, filters)?))?;
     tell_problems(&loaded.profile.recorder.problems);
     Ok(loaded)
 }

@@ -23,11 +23,14 @@ mod import;
 mod interrupt;
 mod joined;
 mod knowledge;
+mod list;
 mod loaded;
 mod manual;
 mod merge;
 mod metrics;
+mod note;
 mod output;
+mod pack;
 #[cfg(test)]
 mod pages;
 mod predict;
@@ -90,6 +93,10 @@ enum Command {
     Ptx(ptx::Args),
     Export(export::Args),
     Diff(diff::Args),
+    List(list::Args),
+    Note(note::Args),
+    Pack(pack::PackArgs),
+    Unpack(pack::UnpackArgs),
     Merge(merge::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -126,6 +133,10 @@ fn main() -> ExitCode {
         Command::Ptx(args) => ptx::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
+        Command::List(args) => list::execute(&args, color),
+        Command::Note(args) => note::execute(&args),
+        Command::Pack(args) => pack::pack(&args),
+        Command::Unpack(args) => pack::unpack(&args),
         Command::Merge(args) => merge::execute(&args),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),

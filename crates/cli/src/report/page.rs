@@ -1,6 +1,6 @@
 //! `apex report --html`: the report as one file to open in a browser.
 
-use crate::{output, session, units};
+use crate::{import, output, session, units};
 use anyhow::Context;
 use apex_advice::Advice;
 use apex_page::Source;
@@ -35,7 +35,9 @@ pub fn not_a_file(folder: &Path, session: Option<&Path>) -> String {
 /// If the file is one of the session's, or cannot be written.
 pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<()> {
     session::refuse_output(&loaded.session.dir, path)?;
-    let name = loaded.session.dir.to_string_lossy();
+    let named = import::named(&loaded.session.dir);
+    session::refuse_output(&named, path)?;
+    let name = named.to_string_lossy();
     let tried = explore::usual_blocks(&Models::shipped(), shown.profile(), MOST_TRIED);
     let page = apex_page::html(&Source { tried: &tried, ..Source::of(&name, loaded, shown, advice) });
     let file = apex_untrusted::shown(path);

@@ -32,7 +32,7 @@ const FILTERED_DIFF: [&str; 12] = [
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
-const DOCUMENTS: [(Document, &[Words], Words); 11] = [
+const DOCUMENTS: [(Document, &[Words], Words); 14] = [
     (
         documents::REPORT,
         &[
@@ -120,6 +120,9 @@ const DOCUMENTS: [(Document, &[Words], Words); 11] = [
         &[&["top", "--json", "--last", "600s", "live", "models", "h200"]],
         &["sessions/0/advice", "sessions/0/machine", "sessions/0/profile", "sessions/0/run"],
     ),
+    (documents::LIST, &[&["list", "--json"]], &[]),
+    (documents::NOTES, &[&["note", "--json", "s"]], &[]),
+    (documents::PACK, &[&["pack", "--json", "s", "-o", "s.tar.gz"]], &[]),
     (documents::CTL, &[&["ctl", "status", "--json", "live"]], &[]),
     (documents::DOCTOR, &[&["doctor", "--json"]], &[]),
     (documents::COLLECT, &[&["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"]], &[]),
@@ -190,6 +193,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::copy(repository().join("crates/device/device-code/demo/matmul.cu"), sandbox.path("matmul.cu"))
         .unwrap();
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
+    output(&mut sandbox.apex(&["note", "s", "with --code", "--name", "all programs", "--tag", "demo"]), 0);
+    std::fs::write(sandbox.path("damaged.tar.gz"), "no archive").unwrap();
     output(&mut sandbox.apex(&["demo", "bad", "--device", "cpu", "--timing", "all", "-o", "strided"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [

@@ -107,7 +107,11 @@ impl Unpacking<'_> {
         self.refused(what)
     }
 
-    fn entry(&mut self, entry: Entry<'_, Box<dyn Read>>, is_part: &dyn Fn(&OsStr) -> bool) -> Result<(), Error> {
+    fn entry(
+        &mut self,
+        entry: Entry<'_, Box<dyn Read>>,
+        is_part: &dyn Fn(&OsStr) -> bool,
+    ) -> Result<(), Error> {
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::Directory | EntryType::XGlobalHeader) {
             return Ok(());
@@ -124,7 +128,9 @@ impl Unpacking<'_> {
             return Ok(());
         }
         if *self.root.get_or_insert_with(|| place.root.clone()) != place.root {
-            return Err(self.refused(of("the archive holds several sessions: unpack it with `tar` and name one")));
+            return Err(
+                self.refused(of("the archive holds several sessions: unpack it with `tar` and name one"))
+            );
         }
         let size = entry.size();
         if size > self.limits.bytes.saturating_sub(self.done.bytes) {
@@ -173,7 +179,8 @@ impl Unpacking<'_> {
     fn copied(&self, mut entry: Entry<'_, Box<dyn Read>>, mut file: File) -> Result<u64, Error> {
         let (mut piece, mut copied) = (vec![0; PIECE], 0);
         loop {
-            let length = compression::read_up_to(&mut entry, &mut piece).map_err(|error| self.damaged(&error))?;
+            let length =
+                compression::read_up_to(&mut entry, &mut piece).map_err(|error| self.damaged(&error))?;
             holes::append(&mut file, &piece[..length]).map_err(Error::unwritable(self.folder.path()))?;
             copied += length as u64;
             if length < PIECE {

@@ -58,16 +58,16 @@ fn files(dir: &Path, is_part: &impl Fn(&OsStr) -> bool) -> io::Result<Vec<OsStri
             names.push(name);
         }
     }
-    names.sort_by_key(|name| (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone()));
+    names
+        .sort_by_key(|name| (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone()));
     Ok(names)
 }
 
 /// Appends a file, as long as it is now: one that grows meanwhile is cut, one that shrinks is
 /// filled with zeros. Returns its bytes.
 fn append(tar: &mut Builder<impl Write>, from: &Path, to: &Path) -> io::Result<u64> {
-    let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("{}: {error}", apex_untrusted::shown(from)))
-    };
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", apex_untrusted::shown(from)));
     let file = read::open(from, u64::MAX).map_err(named)?;
     let length = file.metadata().map_err(named)?.len();
     let mut header = Header::new_gnu();

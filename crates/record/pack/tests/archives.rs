@@ -148,7 +148,8 @@ fn an_archive_takes_no_more_than_it_may() {
 fn damage_is_told_with_its_place() {
     let dir = TempDir::new().unwrap();
     let (s, at) = (dir.path().join("s"), dir.path().join("s.tar.gz"));
-    let noise: Vec<u8> = (0..300_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
+    let noise: Vec<u8> =
+        (0..300_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
     session(&s, &[("7-1.rec", &noise)]);
     packed(&s, &at);
     let whole = fs::read(&at).unwrap();

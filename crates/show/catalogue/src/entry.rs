@@ -139,5 +139,8 @@ fn size_of_folder(dir: &Path) -> u64 {
     let members = folders(dir).into_iter().filter(|member| member != dir);
     let all = std::iter::once(dir.to_owned()).chain(members);
     let files = all.flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
-    files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file())).map(|file| size(&file.path())).sum()
+    files
+        .filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()))
+        .map(|file| size(&file.path()))
+        .sum()
 }

@@ -137,7 +137,9 @@ impl Notes {
             changed.notes.push(Note { at_real_ns: now_real_ns, text: remark(text.trim())? });
         }
         if changed.tags.len() > MOST_TAGS {
-            return Err(Error::Refused(format!("a session has at most {MOST_TAGS} tags: take one away with --untag")));
+            return Err(Error::Refused(format!(
+                "a session has at most {MOST_TAGS} tags: take one away with --untag"
+            )));
         }
         if changed.notes.len() > MOST_REMARKS {
             return Err(Error::Refused(format!("a session has at most {MOST_REMARKS} notes")));

@@ -45,7 +45,10 @@ fn texts_have_bounds() {
         (Change { text: Some(" ".into()), ..Change::default() }, "the note is empty"),
         (Change { text: Some("\x1b[31m".into()), ..Change::default() }, "control character"),
         (Change { text: Some("x".repeat(4001)), ..Change::default() }, "more than 4000 letters"),
-        (Change { tag: (0..33).map(|tag| tag.to_string()).collect(), ..Change::default() }, "at most 32 tags"),
+        (
+            Change { tag: (0..33).map(|tag| tag.to_string()).collect(), ..Change::default() },
+            "at most 32 tags",
+        ),
     ] {
         let error = notes.change(&change, 0).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -56,7 +59,13 @@ fn texts_have_bounds() {
 #[test]
 fn a_file_that_is_not_understood_is_refused_by_name() {
     let dir = TempDir::new().unwrap();
-    for text in ["", "{}", "[", "{\"schema\": \"apex.notes/99\", \"tags\": []}", "{\"schema\": \"apex.notes/1\", \"tags\": 7}"] {
+    for text in [
+        "",
+        "{}",
+        "[",
+        "{\"schema\": \"apex.notes/99\", \"tags\": []}",
+        "{\"schema\": \"apex.notes/1\", \"tags\": 7}",
+    ] {
         fs::write(dir.path().join(Notes::FILE), text).unwrap();
         let error = Notes::read(dir.path()).unwrap_err().to_string();
         assert!(error.contains("notes.json is not changed"), "{error}");
