@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from . import _command
 from ._findings import Comparison, Document, Findings, headline

@@ -1,6 +1,5 @@
 //! `apex list`: the sessions of a folder, and what each of them says first.
 
-use crate::note::headline;
 use crate::output::{self, Color};
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::{import, progress, session, units};
@@ -177,7 +176,7 @@ fn cells(entry: &Entry) -> Vec<String> {
 /// What stands below a session: its name and tags, the last remark, the verdict, what is wrong.
 fn sentences(entry: &Entry) -> Vec<String> {
     let note = entry.notes.notes.last().map(|note| printable(&note.text).into_owned());
-    let named: Vec<String> = headline(&entry.notes).into_iter().chain(note).collect();
+    let named: Vec<String> = entry.notes.headline().into_iter().chain(note).collect();
     let ended = match (entry.exit, entry.state) {
         (Some(Exit::Code(code)), _) if code != 0 => Some(format!("The program exited with status {code}.")),
         (Some(Exit::Signal(signal)), _) => Some(format!("Signal {signal} ended the program.")),

@@ -68,7 +68,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn write(out: &mut dyn Write, notes: &Notes, width: usize) -> io::Result<()> {
-    if let Some(line) = headline(notes) {
+    if let Some(line) = notes.headline() {
         wrap(&line, width, "  ").iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     for note in &notes.notes {
@@ -76,12 +76,4 @@ fn write(out: &mut dyn Write, notes: &Notes, width: usize) -> io::Result<()> {
         wrap(&text, width.min(PARAGRAPH), "  ").iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(())
-}
-
-/// `baseline · #h200 #slow`; `None` where there is neither name nor tag.
-pub fn headline(notes: &Notes) -> Option<String> {
-    let tags: Vec<String> = notes.tags.iter().map(|tag| format!("#{}", printable(tag))).collect();
-    let name = notes.name.iter().map(|name| printable(name).into_owned());
-    let parts: Vec<String> = name.chain((!tags.is_empty()).then(|| tags.join(" "))).collect();
-    (!parts.is_empty()).then(|| parts.join(" · "))
 }

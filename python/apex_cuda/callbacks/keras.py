@@ -7,7 +7,7 @@ import keras
 from .._steps import Steps
 
 
-class StepRecorder(keras.callbacks.Callback):  # type: ignore[misc] (Keras may be absent)
+class StepRecorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras may be absent
     """Names each training batch, and records those from ``start`` to ``stop``:
     ``model.fit(…, callbacks=[StepRecorder(start=20, stop=40)])``. Arguments as for
     `apex_cuda.Steps`."""

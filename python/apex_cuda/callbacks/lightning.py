@@ -10,7 +10,7 @@ except ImportError:
 from .._steps import Steps
 
 
-class StepRecorder(Callback):  # type: ignore[misc] (Lightning may be absent)
+class StepRecorder(Callback):  # type: ignore[misc]  # Lightning may be absent
     """Names each training batch, and records those from ``start`` to ``stop``:
     ``Trainer(callbacks=[StepRecorder(start=20, stop=40)])``. Arguments as for `apex_cuda.Steps`."""
 

@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 from .._steps import Steps
 
 
-class StepRecorder(TrainerCallback):  # type: ignore[misc] (transformers may be absent)
+class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers may be absent
     """Names each step of the optimizer, and records those from ``start`` to ``stop``:
     ``Trainer(callbacks=[StepRecorder(start=20, stop=40)], …)``. Arguments as for
     `apex_cuda.Steps`."""

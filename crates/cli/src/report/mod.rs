@@ -16,7 +16,6 @@ mod ranks;
 use crate::filters::{self, FilterOptions};
 use crate::knowledge;
 use crate::loaded::Source;
-use crate::note::headline;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::{import, units};
@@ -413,7 +412,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     let session = apex_untrusted::shown(import::named(&loaded.session.dir));
     let notes = Notes::read(&loaded.session.dir).unwrap_or_default();
     let last = notes.notes.last().map(|note| printable(&note.text).into_owned());
-    let noted: Vec<String> = headline(&notes).into_iter().chain(last).collect();
+    let noted: Vec<String> = notes.headline().into_iter().chain(last).collect();
     let lines = [format!("{session}: {command}{ended}"), noted.join(" · "), ran_on.join(" · ")];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }

@@ -5,7 +5,7 @@
 //! overwritten.
 
 use apex_conventions::documents::NOTES;
-use apex_untrusted::{Folder, read, shown};
+use apex_untrusted::{Folder, printable, read, shown};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -146,6 +146,14 @@ impl Notes {
         }
         *self = changed;
         Ok(())
+    }
+
+    /// Name and tags on one printable line, `baseline · #h200 #slow`; `None` where there is neither.
+    pub fn headline(&self) -> Option<String> {
+        let tags: Vec<String> = self.tags.iter().map(|tag| format!("#{}", printable(tag))).collect();
+        let name = self.name.iter().map(|name| printable(name).into_owned());
+        let parts: Vec<String> = name.chain((!tags.is_empty()).then(|| tags.join(" "))).collect();
+        (!parts.is_empty()).then(|| parts.join(" · "))
     }
 
     /// The notes without what is beyond the bounds: somebody else may have written the file.

@@ -27,6 +27,8 @@ fn notes_are_kept_and_changed() {
     assert_eq!(kept, notes);
     assert_eq!((kept.name.as_deref(), kept.tags), (Some("before the fix"), words(&["h200", "slow"])));
     assert_eq!((kept.notes[0].at_real_ns, kept.notes[0].text.lines().count()), (7, 2));
+    assert_eq!(notes.headline().as_deref(), Some("before the fix · #h200 #slow"));
+    assert_eq!(Notes::default().headline(), None);
     let change = Change { untag: words(&["slow", "none"]), name: Some(String::new()), ..Change::default() };
     notes.change(&change, 8).unwrap();
     assert_eq!((notes.name.clone(), notes.tags.clone()), (None, words(&["h200"])));
