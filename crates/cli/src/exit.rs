@@ -41,9 +41,10 @@ Every other command
     1  negative result: a check of `doctor` failed; `ctl` found no running
        program; a difference exceeded `diff --fail-above`; `collect` was
        stopped early; `predict` could not predict some launches; `explain`
-        knows no such rule; the program that `tune` runs failed or launched
-        no kernel; `tune --verify` found a difference or nothing to compare;
-        some GPU cannot run some kernel of `ptx check`
+       knows no such rule, `schema` no such document; the program that
+       `tune` runs failed or launched no kernel; `tune --verify` found a
+       difference or nothing to compare; some GPU cannot run some kernel
+       of `ptx check`
     2  wrong command line
   125  APEX failed: no session, or a file cannot be read or written";
 

@@ -37,8 +37,22 @@ pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
     let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
     session::refuse_stdout(path)?;
     let loaded = progress::show(&doing, |_| anyhow::Ok(Loaded::read(path, filters)?))?;
+    let mut loaded = loaded;
+    name_as_typed(&mut loaded);
     tell_problems(&loaded.profile.recorder.problems);
     Ok(loaded)
+}
+
+/// Has the problems of a session that was unpacked or imported name what the user named, and not
+/// the temporary folder.
+fn name_as_typed(loaded: &mut Loaded) {
+    let named = import::named(&loaded.session.dir);
+    if named != loaded.session.dir {
+        let [temporary, named] = [&loaded.session.dir, &named].map(|path| path.display().to_string());
+        for problem in &mut loaded.profile.recorder.problems {
+            *problem = problem.replace(&temporary, &named);
+        }
+    }
 }
 
 /// Says the problems of a session on stderr.

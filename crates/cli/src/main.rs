@@ -38,6 +38,7 @@ mod progress;
 mod ptx;
 mod report;
 mod run;
+mod schema;
 mod session;
 mod similar;
 mod top;
@@ -108,6 +109,7 @@ enum Command {
     Demo(demo::Args),
     Collect(collect::Args),
     Train(train::Args),
+    Schema(schema::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
     /// Explains exit codes
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::execute(&args, color),
         Command::Collect(args) => collect::execute(&args),
         Command::Train(args) => train::execute(&args),
+        Command::Schema(args) => schema::execute(&args),
         Command::Completions(args) => manual::completions(&args, command()),
         Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),
