@@ -15,7 +15,7 @@ const READERS: [&[&str]; 6] = [
     &["export", "--format", "csv", "--what", "kernels"],
     &["report", "--format", "markdown"],
     &["report", "--html", "page.html", "--json"],
-    &["predict", "--json"],
+    &["predict", "--json", "--device", "h200"],
 ];
 
 /// A session of an H200, with the control page that tells that it is one.
