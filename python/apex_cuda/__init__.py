@@ -2,17 +2,31 @@
 
 ``python -m apex_cuda run train.py`` records a program; ``apex_cuda.Session(path)`` reads what was
 recorded; ``with apex_cuda.record():`` records a part of a running program;
-``apex_cuda.range(name)`` names a part of it. Nothing is imported beyond the standard library until
+``apex_cuda.range(name)`` names a part of it. ``%load_ext apex_cuda`` gives notebooks ``%%apex``,
+``apex_cuda.callbacks`` trainers a callback, and ``apex_cuda.log`` writes what was found into
+TensorBoard, MLflow and Weights & Biases. Nothing is imported beyond the standard library until
 a method needs it.
 """
+
+from typing import Any
 
 from . import _command
 from ._command import Error
 from ._ranges import range
 from ._recording import NotRecorded, is_loaded, record
 from ._session import Session
+from ._steps import Steps
 
-__all__ = ["Error", "NotRecorded", "Session", "__version__", "is_loaded", "range", "record"]
+__all__ = [
+    "Error",
+    "NotRecorded",
+    "Session",
+    "Steps",
+    "__version__",
+    "is_loaded",
+    "range",
+    "record",
+]
 
 
 def __getattr__(name: str) -> str:
@@ -20,3 +34,10 @@ def __getattr__(name: str) -> str:
     if name == "__version__":
         return _command.version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext apex_cuda``: adds ``%%apex``."""
+    from ._notebook import register
+
+    register(shell)

@@ -40,7 +40,7 @@ pub struct Args {
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     crate::knowledge::install(&[])?;
     for named in &args.sessions {
-        session::must_exist(named)?;
+        session::exists(named)?;
         session::refuse_stdout(named)?;
     }
     let server = listen(args.listen, args.token.as_deref())?;

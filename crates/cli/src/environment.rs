@@ -7,15 +7,20 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 13] = [
+const OF_ONE_COMMAND: [(&str, &str); 18] = [
     ("alerts", "interval"),
     ("collect", "device"),
     ("collect", "output"),
     ("collect", "seed"),
     ("export", "output"),
+    ("list", "tag"),
     ("metrics", "top"),
+    ("note", "name"),
+    ("note", "tag"),
+    ("pack", "output"),
     ("predict", "device"),
     ("predict", "kernel"),
+    ("report", "format"),
     ("train", "output"),
     ("train", "seed"),
     ("tune", "budget"),
@@ -24,7 +29,7 @@ const OF_ONE_COMMAND: [(&str, &str); 13] = [
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 5] = ["after", "bare", "before", "list", "verify"];
+const WITHOUT: [&str; 6] = ["after", "bare", "before", "list", "untag", "verify"];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.
 pub fn with_variables(command: Command) -> Command {

@@ -41,12 +41,12 @@ Every other command
     1  negative result: a check of `doctor` failed; `ctl` found no running
        program; a difference exceeded `diff --fail-above`; a limit of
        `check` was not kept; `collect` was stopped early; `predict` could
-       not predict some launches; `explain` knows no such rule; the program
-       that `tune` runs failed or launched no kernel; `tune --verify` found
-       a difference or nothing to compare; some GPU cannot run some kernel
-       of `ptx check`; messages still wait after `hub deliver`; the tenant
-       of `hub token revoke` has no token; `hub alerts --once` found
-       something
+       not predict some launches; `explain` knows no such rule, `schema` no
+       such document; the program that `tune` runs failed or launched no
+       kernel; `tune --verify` found a difference or nothing to compare;
+       some GPU cannot run some kernel of `ptx check`; messages still wait
+       after `hub deliver`; the tenant of `hub token revoke` has no token;
+       `hub alerts --once` found something
     2  wrong command line
   125  APEX failed: no session, or a file cannot be read or written";
 

@@ -55,6 +55,8 @@ struct RuleDocument {
     source: &'static str,
     change: &'static str,
     saving: &'static str,
+    /// When a finding can be wrong, and how to check it.
+    limits: &'static str,
     /// The rule whose finding contains this one's saving.
     within: Option<&'static str>,
     verify: String,
@@ -96,7 +98,8 @@ impl RuleDocument {
     fn of(rule: &'static Rule) -> Self {
         let Rule { id, slug, title, parent, detects, source, why, change, saving, .. } = *rule;
         let verify = format!("{VERIFY}: {}", rule.verify);
-        Self { rule: id, slug, title, why, detects, source, change, saving, within: parent, verify }
+        let limits = rule.needs.limits();
+        Self { rule: id, slug, title, why, detects, source, change, saving, limits, within: parent, verify }
     }
 }
 
@@ -192,6 +195,7 @@ fn explain(out: &mut dyn Write, rule: &Rule, style: Style, width: usize) -> io::
         ("Source", rule.source),
         ("Change", rule.change),
         ("Saving", rule.saving),
+        ("Limits", rule.needs.limits()),
         ("Within", within.as_deref().unwrap_or("")),
         ("Verify", &verify),
     ];
@@ -248,8 +252,15 @@ mod tests {
             assert!(list.contains(rule.id), "{}", rule.id);
             let text = written(|out| explain(out, rule, style, 60));
             assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
-            for part in ["Why: ", "Detects: ", "Source: ", "Change: ", "Saving: ", "Verify: apex run -o NEW"]
-            {
+            for part in [
+                "Why: ",
+                "Detects: ",
+                "Source: ",
+                "Change: ",
+                "Saving: ",
+                "Limits: ",
+                "Verify: apex run -o NEW",
+            ] {
                 assert!(text.contains(part), "{}: {text}", rule.id);
             }
             assert_eq!(text.contains("Within: "), rule.parent.is_some(), "{}", rule.id);

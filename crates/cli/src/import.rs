@@ -3,10 +3,11 @@
 //! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
 //! folder, which is removed at the end.
 
-use crate::{output, progress, session, units};
+use crate::{output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
 use apex_import::{Found, Imported};
+use apex_pack::Limits;
 use apex_trace::{META_FILE, checksums, is_session};
 use apex_untrusted::{Folder, shown};
 use clap::builder::FalseyValueParser;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Kinds of events without a place that are named.
@@ -178,14 +180,18 @@ fn tell(imported: &Imported) {
     }
 }
 
-/// Traces that were imported for this command, and their sessions.
+/// Temporary sessions that were made.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+/// Traces that were imported and packed sessions that were unpacked for this command, and their
+/// sessions.
 static TEMPORARY: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
-/// The session to read at a path: the path itself, or a temporary one of the traces there.
+/// The session to read at a path: the path itself, or a temporary one of the packed session or of
+/// the traces there.
 ///
 /// # Errors
-/// If there are traces, and they cannot be imported, or if the file there is known to be something
-/// else.
+/// If there are such, and they cannot be unpacked or imported, or if the file there is known to be
+/// something else.
 pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, session)) = temporary.iter().find(|(trace, _)| trace == path) {
@@ -195,44 +201,64 @@ pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     if is_recorded || path.is_dir() && !session::all_of(path).iter().all(|found| found == path) {
         return Ok(path.to_path_buf());
     }
-    let found = Found::at(path);
-    if found.traces.is_empty() {
-        session::must_exist(path)?;
-        match apex_import::refusal(path).filter(|_| path.is_file()) {
+    let is_packed = session::is_packed(path);
+    let found = if is_packed { Found::default() } else { Found::at(path) };
+    if found.traces.is_empty() && !is_packed {
+        return match apex_import::refusal(path).filter(|_| path.is_file()) {
             Some(what) => {
                 bail!("{} is neither a session nor a trace that can be imported: {what}", shown(path))
             }
-            None => return Ok(path.to_path_buf()),
-        }
+            None => Ok(path.to_path_buf()),
+        };
     }
     let traces = if path.is_dir() { Traces::Found(found) } else { Traces::Named(found.traces) };
-    let folder = temporary_folder(temporary.len(), path)?;
+    let folder = temporary_folder(path)?;
     let at = folder.path().to_path_buf();
     temporary.push((path.to_path_buf(), at.clone()));
-    tell(&read(&traces, &folder)?);
+    if is_packed {
+        pack::tell(&pack::unpacked_into(path, &folder, Limits::default())?);
+    } else {
+        tell(&read(&traces, &folder)?);
+    }
     Ok(at)
 }
 
-/// A folder for the session of a trace, which has the trace's name, because commands show it.
-fn temporary_folder(number: usize, trace: &Path) -> anyhow::Result<Folder> {
+/// A folder for a session, which has the name of the trace or the packed session, because commands show it.
+fn temporary_folder(named: &Path) -> anyhow::Result<Folder> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let around = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
-    let name = trace.file_name().unwrap_or(OsStr::new("traces"));
+    let name = named.file_name().unwrap_or(OsStr::new("traces"));
     Folder::make(&around)
         .and_then(|_| Folder::make(&around.join(name)))
         .with_context(|| format!("cannot create {}", shown(&around)))
 }
 
-/// The path by which a session was named: the trace's, if it is a temporary one.
-pub fn named(session: &Path) -> PathBuf {
+/// What the user named, whose session is in this folder.
+pub fn named(dir: &Path) -> PathBuf {
     let temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
-    let trace = temporary.iter().find(|(_, of)| of == session).map(|(trace, _)| trace.clone());
-    trace.unwrap_or_else(|| session.to_path_buf())
+    temporary
+        .iter()
+        .find(|(_, session)| session == dir)
+        .map_or_else(|| dir.to_path_buf(), |(path, _)| path.clone())
+}
+
+/// Removes the temporary session of a path, which is read no more.
+pub fn forget(path: &Path) {
+    let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, session) in temporary.extract_if(.., |(trace, _)| trace == path) {
+        remove(&session);
+    }
 }
 
 /// Removes the temporary sessions of this command.
 pub fn remove_temporary() {
     for (_, session) in TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        // They lie in the folder for temporary files.
-        let _ = std::fs::remove_dir_all(session.parent().unwrap_or(&session));
+        remove(&session);
     }
+}
+
+/// Removes a temporary session, with the folder around it.
+fn remove(session: &Path) {
+    // It lies in the folder for temporary files.
+    let _ = std::fs::remove_dir_all(session.parent().unwrap_or(session));
 }

@@ -13,7 +13,7 @@ const PROBLEMS: usize = 20;
 /// The session that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
-    /// Session folder, or traces of another profiler [default: the newest session in this folder]
+    /// Session: a folder, a packed one, or traces of another profiler [default: the newest session in this folder]
     pub session: Option<std::path::PathBuf>,
 }
 
@@ -32,15 +32,27 @@ impl Source {
 /// # Errors
 /// If it cannot be read at all, or if the filters leave nothing.
 pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
+    session::exists(path)?;
     let (named, path) = (path, &*import::opened(path)?);
     let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(named));
     session::refuse_stdout(path)?;
-    let loaded = progress::show(&doing, |_| {
-        session::must_exist(path)?;
-        anyhow::Ok(Loaded::read(path, filters)?)
-    })?;
+    let loaded = progress::show(&doing, |_| anyhow::Ok(Loaded::read(path, filters)?))?;
+    let mut loaded = loaded;
+    name_as_typed(&mut loaded);
     tell_problems(&loaded.profile.recorder.problems);
     Ok(loaded)
+}
+
+/// Has the problems of a session that was unpacked or imported name what the user named, and not
+/// the temporary folder.
+fn name_as_typed(loaded: &mut Loaded) {
+    let named = import::named(&loaded.session.dir);
+    if named != loaded.session.dir {
+        let [temporary, named] = [&loaded.session.dir, &named].map(|path| path.display().to_string());
+        for problem in &mut loaded.profile.recorder.problems {
+            *problem = problem.replace(&temporary, &named);
+        }
+    }
 }
 
 /// Says the problems of a session on stderr.

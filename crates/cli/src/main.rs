@@ -24,11 +24,14 @@ mod import;
 mod interrupt;
 mod joined;
 mod knowledge;
+mod list;
 mod loaded;
 mod manual;
 mod merge;
 mod metrics;
+mod note;
 mod output;
+mod pack;
 #[cfg(test)]
 mod pages;
 mod predict;
@@ -36,6 +39,7 @@ mod progress;
 mod ptx;
 mod report;
 mod run;
+mod schema;
 mod session;
 mod similar;
 mod top;
@@ -92,6 +96,10 @@ enum Command {
     Export(export::Args),
     Diff(diff::Args),
     Check(check::Args),
+    List(list::Args),
+    Note(note::Args),
+    Pack(pack::PackArgs),
+    Unpack(pack::UnpackArgs),
     Merge(merge::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -103,6 +111,7 @@ enum Command {
     Demo(demo::Args),
     Collect(collect::Args),
     Train(train::Args),
+    Schema(schema::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
     /// Explains exit codes
@@ -129,6 +138,10 @@ fn main() -> ExitCode {
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
         Command::Check(args) => check::execute(&args, color),
+        Command::List(args) => list::execute(&args, color),
+        Command::Note(args) => note::execute(&args),
+        Command::Pack(args) => pack::pack(&args),
+        Command::Unpack(args) => pack::unpack(&args),
         Command::Merge(args) => merge::execute(&args),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),
@@ -140,6 +153,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::execute(&args, color),
         Command::Collect(args) => collect::execute(&args),
         Command::Train(args) => train::execute(&args),
+        Command::Schema(args) => schema::execute(&args),
         Command::Completions(args) => manual::completions(&args, command()),
         Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),

@@ -4,7 +4,7 @@
 //! wrong without a trace: a rank that occurs twice, a session that is still being recorded, and a
 //! folder that is no session.
 
-use crate::{joined, output, session, units};
+use crate::{import, joined, output, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents;
 use apex_profile::{Ranks, launched_rank};
@@ -25,6 +25,7 @@ use std::process::ExitCode;
 #[command(after_long_help = "Examples:
   apex merge rank-0 rank-1 -o job
   apex merge node-*/session -o job
+  apex merge node-0.tar.gz node-1.tar.gz -o job    packed sessions
   apex report --ranks job
 
 The sessions are copied. A rank that occurs twice is refused. Ranks that record into one shared folder need no merging: \
@@ -105,8 +106,8 @@ fn say(document: &Document) -> anyhow::Result<ExitCode> {
 fn members(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut members = Vec::new();
     for dir in named {
-        session::must_exist(dir)?;
-        members.extend(folders(dir));
+        session::exists(dir)?;
+        members.extend(folders(&import::opened(dir)?));
     }
     if members.len() > apex_trace::MOST_MEMBERS {
         bail!("{} sessions are more than the {} that one joins", members.len(), apex_trace::MOST_MEMBERS);

@@ -111,6 +111,24 @@ fn examples_of_the_help_are_understood() {
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
+/// Packages have the pages in `docs`, and nothing else that a help text may name.
+#[test]
+fn pages_that_the_help_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut named = 0;
+    for command in Arguments::command().get_subcommands() {
+        let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        for word in help.split(|c: char| c.is_whitespace() || "()`,;".contains(c)) {
+            let word = word.trim_end_matches('.');
+            if word.starts_with("docs/") {
+                named += 1;
+                assert!(root.join(word).is_file(), "apex {}: {word}", command.get_name());
+            }
+        }
+    }
+    assert!(named > 0);
+}
+
 #[test]
 fn commands_are_read_as_a_shell_reads_them() {
     let words = calls("APEX_TIMING=all apex run -- sh -c 'a | b' >out 2>&1 && apex report # the newest");

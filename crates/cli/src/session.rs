@@ -24,26 +24,37 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(path.to_path_buf())
 }
 
-/// Refuses a path at which there is nothing, or an archive, in which sessions are passed on.
+/// Refuses a path at which there is nothing.
 ///
 /// # Errors
 /// Says so, and how a session comes there.
-pub fn must_exist(path: &Path) -> anyhow::Result<()> {
+pub fn exists(path: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(path);
     match path.try_exists() {
         Ok(false) => bail!("there is no session {shown}: create one with `apex run -o {shown} -- COMMAND`"),
-        _ if is_archive(path) => bail!(
-            "{shown} is an archive: unpack it into a folder of its own and name the folder that has \
-             `session.json` in it, `mkdir s && tar -xf {shown} -C s`"
-        ),
         _ => Ok(()),
     }
 }
 
-fn is_archive(path: &Path) -> bool {
-    const ENDINGS: [&str; 6] = [".tar", ".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tgz"];
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.is_file() && ENDINGS.iter().any(|ending| name.ends_with(ending))
+/// Refuses a path at which there is nothing, or a packed session, which cannot be followed or
+/// changed.
+///
+/// # Errors
+/// Says so, and what to do.
+pub fn must_exist(path: &Path) -> anyhow::Result<()> {
+    exists(path)?;
+    let shown = apex_untrusted::shown(path);
+    match is_packed(path) {
+        true => {
+            bail!("{shown} is a packed session, and this command needs its folder: `apex unpack {shown}`")
+        }
+        false => Ok(()),
+    }
+}
+
+/// Whether a path is that of a packed session.
+pub fn is_packed(path: &Path) -> bool {
+    apex_pack::is_archive(path)
 }
 
 /// The session to read: the one that the user named, else the newest in the current folder in which
@@ -80,7 +91,7 @@ fn sessions_here() -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// A folder if it is a session, else the sessions in it.
-fn sessions_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn sessions_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if is_session(folder) {
         return Ok(vec![folder.to_path_buf()]);
     }
@@ -103,15 +114,22 @@ pub fn all_of(named: &Path) -> Vec<PathBuf> {
 
 fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
     match sessions.iter().max_by_key(|path| made(path)) {
-        Some(path) if path != Path::new(".") => Ok(path.strip_prefix(".").unwrap_or(path).to_path_buf()),
-        Some(here) => Ok(here.clone()),
+        Some(path) => Ok(as_typed(path)),
         None => bail!("no session in the current folder: name one, or create one with `apex run -- COMMAND`"),
+    }
+}
+
+/// A path without the `./` that nobody types.
+pub fn as_typed(path: &Path) -> PathBuf {
+    match path.strip_prefix(".") {
+        Ok(rest) if !rest.as_os_str().is_empty() => rest.to_path_buf(),
+        _ => path.to_path_buf(),
     }
 }
 
 /// Returns the time at which a session was made: its control page is written once, at the start, by
 /// name (mapped changes leave no trace in the folder).
-fn made(path: &Path) -> SystemTime {
+pub fn made(path: &Path) -> SystemTime {
     let file = path.join(CONTROL_FILE).metadata().or_else(|_| path.metadata());
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)
 }
@@ -194,6 +212,17 @@ impl Fresh {
         Ok(())
     }
 
+    /// Takes back what [`Fresh::make`] made, with all that is in it: a folder that was there before
+    /// was empty.
+    pub fn discard_all(self) {
+        let Ok(entries) = std::fs::read_dir(self.folder.path()) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            // A leftover does no harm.
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+        self.discard(&[]);
+    }
+
     /// Takes back what [`Fresh::make`] made, and the files that were made in it since.
     pub fn discard(self, files: &[&str]) {
         for file in files {
@@ -221,6 +250,12 @@ pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
         && !folder.as_os_str().is_empty()
     {
         bail!("cannot write {shown}: there is no folder {}", apex_untrusted::shown(folder));
+    }
+    let is_read = |found: &std::fs::Metadata| {
+        session.metadata().is_ok_and(|read| read.is_file() && identity(&read) == identity(found))
+    };
+    if output.metadata().is_ok_and(|found| is_read(&found)) {
+        bail!("{shown} is what is read, and would be overwritten: name another file");
     }
     let part = match output.metadata() {
         Ok(found) => file_with_identity(session, identity(&found)),
@@ -273,7 +308,9 @@ pub fn has_checksum(name: &OsStr) -> bool {
 
 /// Whether a file of this name in a session's folder belongs into a copy of the session.
 pub fn is_copied(name: &OsStr) -> bool {
-    name != apex_timeline::INDEX_FILE && (is_part_of_session(name) || name == launch_condition::Plan::FILE)
+    let others = [launch_condition::Plan::FILE, apex_catalogue::Notes::FILE];
+    name != apex_timeline::INDEX_FILE
+        && (is_part_of_session(name) || others.iter().any(|&other| name == other))
 }
 
 /// The file of a session that this is.
@@ -306,16 +343,26 @@ fn default_name(command: &OsStr) -> String {
 }
 
 fn local_time() -> String {
-    // SAFETY: `time` with null only returns; `tm` is plain data; `localtime_r` reads one local and
-    // fills the other.
-    let tm = unsafe {
-        let now = libc::time(std::ptr::null_mut());
-        let mut tm: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const now, &raw mut tm);
-        tm
-    };
+    // SAFETY: `time` with null only returns.
+    let tm = local(unsafe { libc::time(std::ptr::null_mut()) });
     let (year, month, day) = (tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday);
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
+/// A moment, nanoseconds since 1970, as `yyyy-mm-dd hh:mm` of local time.
+pub fn local_minute(real_ns: u64) -> String {
+    let tm = local((real_ns / 1_000_000_000).cast_signed());
+    let (year, month, day) = (tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", tm.tm_hour, tm.tm_min)
+}
+
+fn local(seconds: libc::time_t) -> libc::tm {
+    // SAFETY: `tm` is plain data; `localtime_r` reads one local and fills the other.
+    unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut tm);
+        tm
+    }
 }
 
 #[cfg(test)]
@@ -335,17 +382,27 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_is_refused_with_the_command_that_unpacks_it() {
+    fn a_packed_session_is_refused_where_a_folder_is_needed() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["s.tar", "s.tar.xz", "s.tgz"] {
             let archive = folder.path().join(name);
             std::fs::write(&archive, "packed").unwrap();
             let error = must_exist(&archive).unwrap_err().to_string();
-            assert!(error.contains("is an archive") && error.contains("tar -xf"), "{error}");
+            assert!(error.contains("is a packed session") && error.contains("`apex unpack"), "{error}");
+            exists(&archive).unwrap();
+            let error = refuse_output(&archive, &archive).unwrap_err().to_string();
+            assert!(error.contains("is what is read"), "{error}");
         }
         let session = folder.path().join("session.tar");
         std::fs::create_dir(&session).unwrap();
         must_exist(&session).unwrap();
+    }
+
+    #[test]
+    fn paths_are_shown_as_people_type_them() {
+        for (path, typed) in [("./a/b", "a/b"), (".", "."), ("../a", "../a"), ("/a", "/a")] {
+            assert_eq!(as_typed(Path::new(path)), Path::new(typed));
+        }
     }
 
     #[test]

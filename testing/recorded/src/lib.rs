@@ -3,7 +3,7 @@
 //! An archive is a compressed tar file of a session's folder, in which a process file
 //! `PID-START.rec` is stored as `PID-START.columns`: the same content in another order, field by
 //! field ([`columns`]), which compresses to two thirds. The times of records are rounded before
-//! that ([`process_file::ProcessFile::round`]): their last bits are noise, and noise does not
+//! that ([`ProcessFile::round`]): their last bits are noise, and noise does not
 //! compress. Invariants:
 //!
 //! 1. [`pack`] writes an archive only if unpacking it gives the rounded session, byte for byte.
@@ -11,10 +11,8 @@
 //!
 //! `tar` and `xz` do the rest, so both have to be installed.
 
-pub mod columns;
-pub mod process_file;
-
-use process_file::ProcessFile;
+use apex_pack::columns;
+use apex_pack::process_file::ProcessFile;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Error, Result};

@@ -29,6 +29,9 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Files of the repository that go with a release.
 const DOCUMENTS: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"];
 
+/// Folders of pages that go with it: messages and help texts name some of them.
+const PAGES: [&str; 2] = ["docs", "docs/guides"];
+
 impl Tree {
     /// The files, with what the built command says of itself.
     pub fn new(built: &Built) -> anyhow::Result<Tree> {
@@ -55,6 +58,9 @@ impl Tree {
         for document in DOCUMENTS {
             tree.add(&format!("share/doc/apex/{document}"), read(&root().join(document))?, 0o644);
         }
+        for page in pages()? {
+            tree.add(&format!("share/doc/apex/{page}"), read(&root().join(&page))?, 0o644);
+        }
         Ok(tree)
     }
 
@@ -78,6 +84,18 @@ impl Tree {
         }
         tar.into_inner()?.finish()
     }
+}
+
+/// The pages of [`PAGES`], by their path in the repository.
+fn pages() -> anyhow::Result<Vec<String>> {
+    let mut pages = Vec::new();
+    for folder in PAGES {
+        for page in std::fs::read_dir(root().join(folder))? {
+            let name = page?.file_name().to_string_lossy().into_owned();
+            pages.extend(name.ends_with(".md").then(|| format!("{folder}/{name}")));
+        }
+    }
+    Ok(pages)
 }
 
 /// Appends one entry, of root and of this time.
@@ -105,4 +123,15 @@ fn append<W: std::io::Write>(
 /// The content of a file.
 pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn pages_that_messages_name_are_packed() {
+        let pages = super::pages().unwrap();
+        for named in ["docs/import.md", "docs/tune.md", "docs/guides/pytorch.md"] {
+            assert!(pages.iter().any(|page| page == named), "{named}");
+        }
+    }
 }

@@ -159,7 +159,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
             let shown = apex_untrusted::shown(input);
             bail!("cannot open {shown}: there is no such session or file of launches")
         }
-        Some(input) if !input.is_dir() => args.lines(input, &models, color),
+        Some(input) if !input.is_dir() && !session::is_packed(input) => args.lines(input, &models, color),
         input => {
             let path = session::choose_recorded(input.as_deref()).context(
                 "nothing to predict: give --grid and --block, a file of launches, - for stdin, or a session",

@@ -19,9 +19,10 @@ use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
-use crate::units;
+use crate::{import, units};
 use anyhow::bail;
 use apex_advice::Advice;
+use apex_catalogue::Notes;
 use apex_conventions::documents;
 use apex_machine::Summary;
 use apex_profile::{ByRank, IdleFunctions, Profile, SiteTotals};
@@ -60,6 +61,8 @@ const FINDINGS: usize = 5;
   apex report --json | jq -r '.verdict[]'  the sentences at the top of the report
   apex report --json | jq '.advice.findings[] | {rule, remedy}'
   apex report --html report.html         one self-contained HTML file
+  apex report --format markdown >> \"$GITHUB_STEP_SUMMARY\"
+  apex report --format sarif > apex.sarif  the findings at the program's lines
 
 Marks: ᵐ measured, ᶜ computed exactly, ᵖ predicted with an interval.")]
 pub struct Args {
@@ -73,9 +76,28 @@ pub struct Args {
     by_rank: bool,
     #[arg(long, help = format!("Print JSON (schema {})", documents::REPORT), value_parser = FalseyValueParser::new())]
     json: bool,
+    /// Form of the report on stdout
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["json", "html", "by_rank", "by", "top", "sort"])]
+    format: Format,
+    /// Folder of the program's source, to which paths in SARIF are relative [default: where the
+    /// program was started]
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<PathBuf>,
     /// Write the report as one HTML file, which needs neither APEX nor a network connection
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Text for a terminal
+    #[default]
+    Text,
+    /// Markdown for a pull request, an issue or a chat
+    Markdown,
+    /// SARIF 2.1.0: findings at the lines of the program, for editors and code scanning
+    Sarif,
 }
 
 /// The rows of a report's table.
@@ -130,7 +152,12 @@ impl View {
 #[derive(Serialize)]
 struct Document<'a> {
     session: String,
+    /// The session's name, tags and notes; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<Notes>,
     run: Option<&'a Meta>,
+    /// The session's start on the recording machine's clock CLOCK_MONOTONIC, nanoseconds.
+    origin_monotonic_ns: u64,
     filters: Applied<'a>,
     /// The first lines of the report: what the time went into, how long it took, what to change.
     verdict: Vec<String>,
@@ -167,6 +194,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
+    if args.format != Format::Text {
+        return formatted(args, &loaded, &shown, &filters::advise(&shown, suppress));
+    }
     if !args.json {
         let style = Style { color: color.on_stdout() };
         if args.by_rank {
@@ -178,7 +208,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let advice = filters::advise(&shown, suppress);
     let document = Document {
         session: import::named(&loaded.session.dir).display().to_string(),
+        notes: Notes::read(&loaded.session.dir).ok().filter(|notes| *notes != Notes::default()),
         run: loaded.session.meta.as_ref(),
+        origin_monotonic_ns: apex_profile::origin_ns(&loaded.session),
         filters: shown.applied(),
         top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
@@ -190,6 +222,28 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         advice: &advice,
     };
     output::json(documents::REPORT, &document)
+}
+
+/// Prints the report in a form for other tools.
+fn formatted(args: &Args, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<ExitCode> {
+    if args.format == Format::Markdown {
+        let session = import::named(&loaded.session.dir);
+        let text = apex_findings::markdown(&apex_untrusted::shown(&session), loaded, shown, advice);
+        return output::page(|out| out.write_all(text.as_bytes()));
+    }
+    let given = args.source_root.as_ref().map(|root| root.canonicalize().unwrap_or_else(|_| root.clone()));
+    let given = given.map(|root| root.to_string_lossy().into_owned());
+    let started = loaded.session.meta.as_ref().map(|meta| meta.cwd.clone());
+    let log = apex_findings::sarif(shown, advice, given.or(started).as_deref());
+    let unplaced = advice.findings.len().saturating_sub(apex_findings::placed(shown, advice)) as u64;
+    if unplaced > 0 {
+        let findings = units::counted(unplaced, "finding stands", "findings stand");
+        output::remark(format!("{findings} at no line of the program: code scanning does not show them"));
+    }
+    output::page(|out| {
+        apex_export::json::pretty(&mut *out, &log)?;
+        writeln!(out)
+    })
 }
 
 /// Writes the report on all of a session as text.
@@ -365,7 +419,11 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     // (The command of an import is the trace's name.)
     let is_named_so = imported(loaded).is_some() && dir.ends_with(&command);
     let what = if is_named_so { dir } else { format!("{dir}: {command}{ended}") };
-    vec![what, ran_on.join(" · ")]
+    let notes = Notes::read(&loaded.session.dir).unwrap_or_default();
+    let last = notes.notes.last().map(|note| printable(&note.text).into_owned());
+    let noted: Vec<String> = notes.headline().into_iter().chain(last).collect();
+    let lines = [what, noted.join(" · "), ran_on.join(" · ")];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// The profiler of whose traces the session was made.

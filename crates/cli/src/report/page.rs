@@ -35,8 +35,9 @@ pub fn not_a_file(folder: &Path, session: Option<&Path>) -> String {
 /// If the file is one of the session's, or cannot be written.
 pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<()> {
     session::refuse_output(&loaded.session.dir, path)?;
-    let name = import::named(&loaded.session.dir);
-    let name = name.to_string_lossy();
+    let named = import::named(&loaded.session.dir);
+    session::refuse_output(&named, path)?;
+    let name = named.to_string_lossy();
     let tried = explore::usual_blocks(&Models::shipped(), shown.profile(), MOST_TRIED);
     let page = apex_page::html(&Source { tried: &tried, ..Source::of(&name, loaded, shown, advice) });
     let file = apex_untrusted::shown(path);

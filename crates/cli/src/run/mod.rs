@@ -31,6 +31,7 @@ use crate::text::Style;
 use crate::{exit, joined, session, units};
 use anyhow::{Context, bail};
 use apex_agent::Agent;
+use apex_catalogue::{Change, Notes};
 use apex_conventions::{launchers, variables};
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::image::PTX_MAX_BYTES;
@@ -58,9 +59,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 5] = [
+const FIRST_FILES: [&str; 6] = [
     CONTROL_FILE,
     META_FILE,
+    Notes::FILE,
     launch_condition::Plan::FILE,
     apex_trace::results::WANTED,
     apex_conventions::universal::SOCKET,
@@ -74,6 +76,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 #[command(after_long_help = "Examples:
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
+  apex run -o after --name fused --tag h200 -- python train.py
   apex run --fast -- python generate.py
   apex run --tuned stencil.tuned.json -- ./stencil
   apex run --universal -- ./built_for_newer_gpus
@@ -94,6 +97,12 @@ pub struct Args {
     /// same folder, also from several hosts, record one session together
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Name of the session, which `apex list` and `apex report` show
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Tag of the session. May be repeated
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
     #[command(flatten)]
     pub recording: Recording,
     /// Start with recording off; `apex ctl on` or `apex_cuda.record()` (Python) switches it on
@@ -212,6 +221,9 @@ pub struct Recording {
     /// their descendants, or `off`
     #[arg(long, value_name = "HZ|off", default_value = "100")]
     pub host_stacks: host_stacks::Rate,
+    /// What the user says about the session.
+    #[arg(skip)]
+    pub notes: Notes,
     /// Whether recording is off until it is switched on.
     #[arg(skip)]
     pub paused: bool,
@@ -292,6 +304,8 @@ pub struct Recorded {
     pub status: ExitStatus,
     /// Its session, an absolute path.
     pub session: PathBuf,
+    /// The session's folder, unless other ranks record into one beside it.
+    fresh: Option<Fresh>,
     /// The processes that were seen while nothing had been captured.
     pub seen: BTreeMap<u32, Seen>,
     /// Its dashboard, and the signals that end it.
@@ -325,8 +339,10 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let to_hub = args.to_hub.destination()?;
     let to_hub =
         to_hub.map(|to| to_hub::Wanted { to: Arc::new(to), job: args.job.clone(), every: args.hub_interval });
-    let recording =
-        Recording { paused: args.paused, dashboard: args.dashboard, to_hub, ..args.recording.clone() };
+    let mut notes = Notes::default();
+    notes.change(&Change { name: args.name.clone(), tag: args.tag.clone(), ..Change::default() }, 0)?;
+    let (paused, dashboard) = (args.paused, args.dashboard);
+    let recording = Recording { notes, paused, dashboard, to_hub, ..args.recording.clone() };
     let name = &args.command[0];
     match record(&command, args.output.as_deref(), name, &recording, args.quiet) {
         Ok(mut recorded) => conclude(&mut recorded, args, color),
@@ -364,7 +380,8 @@ pub fn record(
     let plan = tuned::plan(recording);
     let first = write_first(&meta, &fresh.folder)
         .and_then(|()| tuned::write(plan, &fresh.folder))
-        .and_then(|()| ask_for_results(recording, &fresh.folder));
+        .and_then(|()| ask_for_results(recording, &fresh.folder))
+        .and_then(|()| Ok(recording.notes.store(&fresh.folder)?));
     if let Err(error) = first {
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
@@ -434,7 +451,8 @@ pub fn record(
         control.has_checksums.store(1, Ordering::Relaxed);
     }
     let shown = shown.map(|shown| (shown, signals));
-    Ok(Recorded { status, session, seen: watch.into_seen(), shown, agent })
+    let fresh = Some(fresh).filter(|_| meta.rank.is_none() || output.is_none());
+    Ok(Recorded { status, session, fresh, seen: watch.into_seen(), shown, agent })
 }
 
 /// Refuses options that exclude each other.
@@ -458,8 +476,10 @@ fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Resu
 fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Recording) -> Command {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(variables::SESSION.name, session);
-    // They named this session and its interpreter, and must not name those of a nested run.
-    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(variables::PYTHON.name);
+    // They are of this session and its interpreter, and must not be those of a nested run.
+    for of_session in ["APEX_OUTPUT", "APEX_NAME", "APEX_TAG", "APEX_DASHBOARD", variables::PYTHON.name] {
+        program.env_remove(of_session);
+    }
     // A secret of this process.
     program.env_remove("APEX_HUB_TOKEN");
     driver.set(&mut program);
@@ -498,6 +518,9 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
     }
     if args.dashboard.is_some() {
         output::remark("--dashboard applies to the outer `apex run`; `apex dashboard` shows this session");
+    }
+    if args.name.is_some() || !args.tag.is_empty() {
+        output::remark("--name and --tag apply to the outer `apex run`; `apex note` changes this session's");
     }
     if args.to_hub.hub.is_some() {
         output::remark(
@@ -608,6 +631,11 @@ fn conclude(recorded: &mut Recorded, args: &Args, color: Color) -> anyhow::Resul
             to_hub::finish(agent, &loaded);
         }
         stay(recorded);
+        if is_empty(&loaded)
+            && let Some(fresh) = recorded.fresh.take()
+        {
+            fresh.discard_all();
+        }
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
         }
@@ -616,6 +644,14 @@ fn conclude(recorded: &mut Recorded, args: &Args, color: Color) -> anyhow::Resul
         }
     }
     end_like(recorded.status)
+}
+
+/// Whether a session has nothing to report: no record, and no word about why there is none.
+fn is_empty(loaded: &Loaded) -> bool {
+    let recorder = &loaded.profile.recorder;
+    let is_silent = recorder.records == 0 && recorder.lost() == 0 && recorder.problems.is_empty();
+    let refused = loaded.session.meta.iter().any(|meta| !meta.universal.is_empty());
+    is_silent && !refused && loaded.profile.defects.is_empty()
 }
 
 /// Has the dashboard stay, if there is one, as long as somebody may look at it.
@@ -659,7 +695,8 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let profile = &loaded.profile;
     let lost = profile.recorder.lost();
     if profile.recorder.records == 0 {
-        for line in uncaptured::message(&args.command, loaded, recorded) {
+        let is_kept = recorded.fresh.is_none() || !is_empty(loaded);
+        for line in uncaptured::message(&args.command, loaded, recorded, is_kept) {
             output::remark(line);
         }
         return false;

@@ -35,8 +35,9 @@ const LAUNCHERS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Returns the message about a run that captured nothing, a line each.
-pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Vec<String> {
+/// Returns the message about a run that captured nothing, a line each. `is_kept` says whether its
+/// session stays.
+pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded, is_kept: bool) -> Vec<String> {
     let mut lines = vec!["NOTHING WAS CAPTURED".to_string()];
     let mut causes = switched_off(loaded);
     let device = loaded.session.meta.as_ref().map_or("", |meta| &meta.device);
@@ -46,8 +47,11 @@ pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Ve
         causes = self::causes(command, &recorded.seen, recorded.status);
     }
     lines.extend(causes.into_iter().map(|cause| format!("likely cause: {cause}")));
-    let folder = apex_untrusted::shown(&recorded.session);
-    lines.push(format!("`apex doctor` checks other causes; {folder} holds no launch and can be deleted"));
+    let session = match is_kept {
+        true => format!("{} holds no launch", apex_untrusted::shown(&recorded.session)),
+        false => "no session is kept".to_owned(),
+    };
+    lines.push(format!("`apex doctor` checks other causes; {session}"));
     lines
 }
 

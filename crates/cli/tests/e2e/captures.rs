@@ -9,7 +9,7 @@ fn complaint(sandbox: &Sandbox, command: &[&str]) -> String {
     let mut apex = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--"]);
     let message = text(&output(apex.args(command), 0).stderr);
     assert!(message.contains("NOTHING WAS CAPTURED"), "{message}");
-    std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+    assert!(message.contains("no session is kept") && !sandbox.path("s").exists(), "{message}");
     message
 }
 
@@ -65,7 +65,7 @@ fn a_program_that_fails_early_is_the_cause_in_each_run() {
             "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.01; done; exit 3";
         let mut apex = sandbox.apex(&["run", "--no-machine", "--device", "cpu", "-o", "s", "--"]);
         let message = text(&output(apex.args(["sh", "-c", script]), 3).stderr);
-        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+        assert!(!sandbox.path("s").exists());
         said.insert(message);
     }
     assert_eq!(said.len(), 1, "{said:?}");
@@ -178,11 +178,27 @@ fn require_capture_fails_where_the_program_succeeded() {
     let run = |command: &[&str], code| {
         let mut apex = sandbox.apex(&["run", "--require-capture", "--device", "cpu", "-o", "s", "--"]);
         output(apex.args(command), code);
-        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+        let is_kept = sandbox.path("s").exists();
+        let _ = std::fs::remove_dir_all(sandbox.path("s"));
+        is_kept
     };
-    run(&["true"], 124);
-    run(&["sh", "-c", "exit 3"], 3);
-    run(&[program().to_str().unwrap(), "launch", "1"], 0);
+    assert!(!run(&["true"], 124));
+    assert!(!run(&["sh", "-c", "exit 3"], 3));
+    assert!(run(&[program().to_str().unwrap(), "launch", "1"], 0));
+}
+
+/// A folder that was there stays, and what was in the way of recording is kept with its word.
+#[test]
+fn a_run_without_a_launch_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("mine")).unwrap();
+    output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", "mine", "--name", "x", "--", "true"]), 0);
+    output(&mut sandbox.apex(&["run", "--device", "cpu", "-q", "--", "true"]), 0);
+    let names = |folder| std::fs::read_dir(sandbox.path(folder)).unwrap().count();
+    assert_eq!((names(""), names("mine")), (1, 0));
+    let script = format!("ulimit -f 600; exec {} launch 20", program().display());
+    output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", "lost", "--", "sh", "-c", &script]), 0);
+    assert!(sandbox.path("lost/session.json").exists(), "lost records are something to report");
 }
 
 #[test]

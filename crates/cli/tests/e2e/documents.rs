@@ -11,7 +11,7 @@
 use crate::common::{APEX, PTX, Running, Sandbox, h200_session, machine_file, output, place_session};
 use crate::verdicts::{launch_bound, record};
 use apex_conventions::documents::{self, Document};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// Stands for what another sample shows.
@@ -32,7 +32,7 @@ const FILTERED_DIFF: [&str; 12] = [
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
-const DOCUMENTS: [(Document, &[Words], Words); 11] = [
+const DOCUMENTS: [(Document, &[Words], Words); 14] = [
     (
         documents::REPORT,
         &[
@@ -120,6 +120,9 @@ const DOCUMENTS: [(Document, &[Words], Words); 11] = [
         &[&["top", "--json", "--last", "600s", "live", "models", "h200"]],
         &["sessions/0/advice", "sessions/0/machine", "sessions/0/profile", "sessions/0/run"],
     ),
+    (documents::LIST, &[&["list", "--json"]], &[]),
+    (documents::NOTES, &[&["note", "--json", "s"]], &[]),
+    (documents::PACK, &[&["pack", "--json", "s", "-o", "s.tar.gz"]], &[]),
     (documents::CTL, &[&["ctl", "status", "--json", "live"]], &[]),
     (documents::DOCTOR, &[&["doctor", "--json"]], &[]),
     (documents::COLLECT, &[&["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"]], &[]),
@@ -190,6 +193,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::copy(repository().join("crates/device/device-code/demo/matmul.cu"), sandbox.path("matmul.cu"))
         .unwrap();
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
+    output(&mut sandbox.apex(&["note", "s", "with --code", "--name", "all programs", "--tag", "demo"]), 0);
+    std::fs::write(sandbox.path("damaged.tar.gz"), "no archive").unwrap();
     output(&mut sandbox.apex(&["demo", "bad", "--device", "cpu", "--timing", "all", "-o", "strided"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [
@@ -241,8 +246,13 @@ fn prepare(sandbox: &Sandbox) -> Running {
     live
 }
 
-/// What the commands of a schema print, as one document.
+/// The documents without a JSON Schema: the page's is for its own script.
+const WITHOUT_SCHEMA: [Document; 1] = [documents::PAGE];
+
+/// What the commands of a schema print, as one document. The JSON Schema is held against each of
+/// what they print.
 fn printed(sandbox: &Sandbox, schema: Document, commands: &[Words]) -> Value {
+    let mut json_schema = (!WITHOUT_SCHEMA.contains(&schema)).then(|| JsonSchema::read(schema));
     let documents = commands.iter().map(|command| {
         // The doctor may well find something here, and one of the launches is wrong: the exit code
         // says nothing.
@@ -251,9 +261,142 @@ fn printed(sandbox: &Sandbox, schema: Document, commands: &[Words]) -> Value {
         let printed: Value =
             serde_json::from_slice(&printed).unwrap_or_else(|error| panic!("{command:?}: {error}"));
         assert_eq!(printed["schema"], schema.to_string());
+        if let Some(json_schema) = &mut json_schema {
+            json_schema.meet(&printed);
+        }
         merged(printed)
     });
-    documents.reduce(fill).expect("each schema has a command")
+    let printed = documents.reduce(fill).expect("each schema has a command");
+    if let Some(json_schema) = json_schema {
+        json_schema.finish();
+    }
+    printed
+}
+
+/// The JSON Schema of a document, in `docs/schemas`.
+struct JsonSchema {
+    path: PathBuf,
+    schema: Value,
+    /// Where a document was not as the schema says.
+    different: Vec<String>,
+}
+
+impl JsonSchema {
+    fn read(document: Document) -> Self {
+        let path = repository().join(format!("docs/schemas/{}.json", document.to_string().replace('/', "-")));
+        let schema = match std::env::var_os("BLESS") {
+            Some(_) => json!({
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "title": document.to_string(),
+                "description": document.meaning,
+                "required": ["schema"],
+                "properties": { "schema": { "const": document.to_string() } },
+                "$defs": { "figure": {
+                    "type": ["object", "null"],
+                    "description": "a value, where it comes from, and how sure it is",
+                    "properties": {
+                        "value": { "type": "number" },
+                        "provenance": { "enum": ["measured", "computed", "predicted"] },
+                        "samples": { "type": ["number", "null"] },
+                        "standard_error": { "type": ["number", "null"] },
+                        "low": { "type": ["number", "null"] },
+                        "high": { "type": ["number", "null"] },
+                    },
+                } },
+            }),
+            None => serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap(),
+        };
+        Self { path, schema, different: Vec::new() }
+    }
+
+    /// Holds the schema against a document; `BLESS=1` widens it instead.
+    fn meet(&mut self, printed: &Value) {
+        match std::env::var_os("BLESS") {
+            Some(_) => widen(&mut self.schema, printed),
+            None => conform("", &self.schema, printed, &mut self.different),
+        }
+    }
+
+    fn finish(self) {
+        let path = self.path.display();
+        assert!(self.different.is_empty(), "{path} is out of date; BLESS=1 renews it: {:#?}", self.different);
+        if std::env::var_os("BLESS").is_some() {
+            let text = serde_json::to_string(&self.schema).unwrap() + "\n";
+            std::fs::write(self.path, text).unwrap();
+        }
+    }
+}
+
+/// The type of a value in JSON Schema's words.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Has a schema allow a value: its type or none, its members, its entries.
+fn widen(schema: &mut Value, value: &Value) {
+    if schema.get("const").is_some() || schema.get("$ref").is_some() {
+        return;
+    }
+    if value.get("provenance").is_some() {
+        *schema = json!({ "$ref": "#/$defs/figure" });
+        return;
+    }
+    let mut types: Vec<Value> = schema["type"].as_array().cloned().unwrap_or_default();
+    types.extend([type_of(value).into(), "null".into()]);
+    types.sort_by_key(|name| name.as_str().map(str::to_owned));
+    types.dedup();
+    // Of what is null everywhere, nothing is known.
+    if types.len() > 1 {
+        schema["type"] = types.into();
+    }
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                widen(&mut schema["properties"][name], value);
+            }
+        }
+        Value::Array(entries) => {
+            for entry in entries {
+                widen(&mut schema["items"], entry);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Notes where a value is not as the schema says. Members that it does not know are allowed.
+fn conform(place: &str, schema: &Value, value: &Value, different: &mut Vec<String>) {
+    if schema.get("const").is_some_and(|only| only != value) {
+        different.push(format!("{place} is {value}"));
+    }
+    if schema.get("$ref").is_some() && !value.is_null() && value.get("provenance").is_none() {
+        different.push(format!("{place} is no figure"));
+    }
+    if let Some(types) = schema["type"].as_array()
+        && !types.iter().any(|name| name == type_of(value))
+    {
+        different.push(format!("{place} is {}", type_of(value)));
+    }
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                conform(&format!("{place}.{name}"), &schema["properties"][name], value, different);
+            }
+        }
+        Value::Array(entries) => {
+            for entry in entries {
+                conform(&format!("{place}[]"), &schema["items"], entry, different);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The document in the page that a command has written. Its call paths are as deep as the stacks

@@ -44,6 +44,7 @@ mod reports;
 mod session_folders;
 mod signals;
 mod survival;
+mod things;
 mod top;
 mod trainings;
 mod tune;

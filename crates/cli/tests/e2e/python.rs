@@ -22,6 +22,17 @@ fn the_tests_of_the_python_package_pass() {
     if skipped("no pyarrow") {
         test_skip::missing_dependency("no pyarrow: the tests of tables did not run");
     }
+    for (reason, package) in [("no IPython", "ipython"), ("no tensorboardX", "tensorboardX")] {
+        if skipped(reason) {
+            test_skip::missing_dependency(format!("{reason}: `pip install {package}`"));
+        }
+    }
+    // Their dependencies take from 100 MB to 5 GB.
+    for package in ["MLflow", "Weights & Biases", "Keras", "transformers", "Lightning"] {
+        if skipped(&format!("no {package}")) {
+            test_skip::impossible_here(format!("no {package}: the test with it did not run"));
+        }
+    }
     if skipped("no PyTorch") {
         // With CUDA's libraries, which its wheel links, it has 5 GB.
         test_skip::impossible_here("no PyTorch: the tests of its operators did not run");

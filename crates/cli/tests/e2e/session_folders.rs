@@ -2,6 +2,8 @@
 //! written over a record.
 
 use crate::common::{APEX, Running, Sandbox, output, program, text};
+use apex_trace::MappedControl;
+use apex_trace::control::Settings;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -54,13 +56,17 @@ fn a_new_session_is_for_its_user_alone() {
     }
 }
 
-/// A program without a CUDA call leaves a session that nobody wants to read, and it says so when it
-/// is named or when there is no other.
+/// A program that was killed before its first CUDA call leaves a session that nobody wants to read,
+/// and it says so when it is named or when there is no other.
 #[test]
 fn a_session_without_a_cuda_call_is_not_the_newest() {
     let sandbox = Sandbox::new();
     let without = |session: &str| {
-        output(&mut sandbox.apex(&["run", "--device", "cpu", "-q", "-o", session, "true"]), 0);
+        fs::create_dir(sandbox.path(session)).unwrap();
+        MappedControl::create(&sandbox.path(session), Settings::default()).unwrap();
+        let meta = r#"{"schema": 1, "apex_version": "0.1.0", "command": ["true"], "cwd": "/", "started_real_ns": 1,
+            "ended_real_ns": 2, "exit": {"code": 0}, "device": "cpu", "timing": "sampled"}"#;
+        fs::write(sandbox.path(session).join("session.json"), meta).unwrap();
     };
     without("older");
     let report = || output(&mut sandbox.apex(&["report"]), 0);
@@ -87,8 +93,10 @@ fn a_session_without_a_cuda_call_is_not_the_newest() {
 fn default_names_do_not_race() {
     const RUNS: usize = 12;
     let sandbox = Sandbox::new();
-    let start =
-        |_| Running::start(&mut sandbox.apex(&["run", "--device", "cpu", "--", "sh", "-c", "exit 7"]));
+    let start = |_| {
+        let mut run = sandbox.apex(&["run", "--device", "cpu", "--"]);
+        Running::start(run.arg(program()).args(["launch", "1", "exit", "7"]))
+    };
     let runs: Vec<_> = (0..RUNS).map(start).collect();
     for mut run in runs {
         assert_eq!(run.0.wait().unwrap().code(), Some(7));

@@ -81,6 +81,10 @@ pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a sessi
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 pub const MERGE: Document = document("merge", 1, "`apex merge --json`");
+pub const LIST: Document = document("list", 1, "`apex list --json`");
+pub const NOTES: Document =
+    document("notes", 1, "`apex note --json`, and `notes.json` of a session").without_writer();
+pub const PACK: Document = document("pack", 1, "`apex pack --json` and `apex unpack --json`");
 pub const AGGREGATE: Document =
     document("aggregate", 1, "[what `apex run --to` sends to a hub](fleet.md#the-message)");
 pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
@@ -89,7 +93,7 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 32] = [
+pub const ALL: [Document; 35] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -117,6 +121,9 @@ pub const ALL: [Document; 32] = [
     MACHINE,
     HOST_STACKS,
     MERGE,
+    LIST,
+    NOTES,
+    PACK,
     AGGREGATE,
     HUB,
     TUNED,

@@ -97,6 +97,30 @@ pub enum Needs {
     Code,
 }
 
+impl Needs {
+    /// When a finding of a rule with such data can be wrong, and how to check it.
+    pub fn limits(self) -> &'static str {
+        match self {
+            Self::Records => {
+                "Launches and calls are counted exactly. What the change saves follows from the host's time in \
+                 them: less is saved where the GPU's work hides that time. Check: compare the length of a step."
+            }
+            Self::Times => {
+                "Kernel times are sampled: with few samples, or while clocks change, they vary. Check: record \
+                 with --timing all, and look whether two runs without a change differ as much (apex diff)."
+            }
+            Self::Counts => {
+                "Counts are exact for the input that was run on the CPU device. They have no caches and no \
+                 time: what is counted as excess may be cheap. Check: the kernel's duration on a GPU."
+            }
+            Self::Code => {
+                "The code is read and not run: how often a line runs, and with which values, is assumed. \
+                 Check: apex run --device cpu counts each line, or measure the kernel after the change."
+            }
+        }
+    }
+}
+
 /// A rule.
 pub struct Rule {
     /// Stable identifier.

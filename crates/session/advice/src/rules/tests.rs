@@ -82,8 +82,14 @@ fn page() -> String {
          warm-up (`--phase` selects another phase), otherwise to the time from the first launch. If a rule names another block size and the\n\
          kernel was timed on a GPU that the models know, `apex advise` also shows their prediction ([predict.md](predict.md)).\n\n\
          To verify a change, record again and compare: `apex run -o NEW -- COMMAND`, then `apex diff OLD NEW`.\n\n\
-         | rule | name | severity | about | within |\n| --- | --- | --- | --- | --- |\n",
+         A finding can be wrong, by what its rule needs:\n\n",
     );
+    for (family, needs) in
+        [("L", Needs::Records), ("T", Needs::Times), ("C", Needs::Counts), ("P", Needs::Code)]
+    {
+        let _ = writeln!(page, "- `APEX-{family}…`: {}", needs.limits());
+    }
+    page.push_str("\n| rule | name | severity | about | within |\n| --- | --- | --- | --- | --- |\n");
     for rule in RULES {
         let _ = writeln!(
             page,

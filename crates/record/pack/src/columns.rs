@@ -12,12 +12,19 @@
 //!    function have similar times. The order follows from heads and payloads, so it is not stored.
 
 use crate::process_file::{CHUNK_HEADER_BYTES, Chunk, Content, ProcessFile, Record};
-use apex_trace::layout::{HEADER_BYTES, SLOT_BYTES};
+use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, SLOT_BYTES};
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
 
 /// Bytes of a payload, of a start, of a duration.
 const WIDTHS: [usize; 3] = [2 * SLOT_BYTES - 16, 8, 4];
+
+/// Bytes of a record's head.
+const HEAD_BYTES: usize = 4;
+/// Bytes of a file that is decoded, at most.
+const MOST_BYTES: u64 = 1 << 30;
+/// Ticks of a unit of times, at most.
+const MOST_UNIT: u64 = 1 << 16;
 
 /// The columns of a file whose times are multiples of `unit` ticks.
 pub fn encode(file: &ProcessFile, unit: u64) -> Vec<u8> {
@@ -49,9 +56,18 @@ pub fn decode(bytes: &[u8]) -> Result<ProcessFile> {
     let mut sizes = column()?.chunks_exact(8).map(|number| u64::from_le_bytes(number.try_into().unwrap()));
     let [Some(unit), Some(length)] = [sizes.next(), sizes.next()] else { return Err(cut()) };
     let (mut frame, mut definitions) = (column()?, column()?);
-    let mut records = with_heads(column()?);
-    read_payloads(column()?, &mut records)?;
-    read_times(column()?, column()?, unit, &mut records)?;
+    if !(1..=MOST_UNIT).contains(&unit) || length > most_bytes(frame) {
+        return Err(Error::other("the columns claim a size or a unit that they cannot have"));
+    }
+    let (heads, payloads, starts, durations) = (column()?, column()?, column()?, column()?);
+    let [_, start_bytes, duration_bytes] = WIDTHS;
+    let count = heads.len() / HEAD_BYTES;
+    if starts.len() != count * start_bytes || durations.len() != count * duration_bytes {
+        return Err(cut());
+    }
+    let mut records = with_heads(heads)?;
+    read_payloads(payloads, &mut records)?;
+    read_times(starts, durations, unit, &mut records);
     let header = take(&mut frame, HEADER_BYTES)?.to_vec();
     let mut records = records.into_iter();
     let mut chunks = Vec::new();
@@ -65,6 +81,12 @@ pub fn decode(bytes: &[u8]) -> Result<ProcessFile> {
         chunks.push(Chunk { header: header.try_into().map_err(Error::other)?, content });
     }
     Ok(ProcessFile { length, header, chunks })
+}
+
+/// Bytes of a file with this header page and these headers of chunks, at most.
+fn most_bytes(frame: &[u8]) -> u64 {
+    let chunks = (frame.len().saturating_sub(HEADER_BYTES) / CHUNK_HEADER_BYTES) as u64;
+    chunks.saturating_mul(CHUNK_BYTES as u64).saturating_add(HEADER_BYTES as u64).min(MOST_BYTES)
 }
 
 impl Chunk {
@@ -121,12 +143,9 @@ fn distances(records: &[Record], unit: u64) -> Vec<u64> {
 }
 
 /// Sets starts and durations of records whose heads and payloads are known.
-fn read_times(starts: &[u8], durations: &[u8], unit: u64, records: &mut [Record]) -> Result<()> {
+fn read_times(starts: &[u8], durations: &[u8], unit: u64, records: &mut [Record]) {
     let order = Order::of(records);
     let [_, start_bytes, duration_bytes] = WIDTHS;
-    if starts.len() != records.len() * start_bytes || durations.len() != records.len() * duration_bytes {
-        return Err(cut());
-    }
     for (&at, duration) in order.by_call.iter().zip(numbers(durations, duration_bytes)) {
         let record = &mut records[at];
         let unit = if record.duration_is_in_ticks() { unit } else { 1 };
@@ -141,7 +160,6 @@ fn read_times(starts: &[u8], durations: &[u8], unit: u64, records: &mut [Record]
         record.start = before.wrapping_add(distance).wrapping_mul(unit);
         *before = end(record, unit);
     }
-    Ok(())
 }
 
 /// The payloads of each kind and size, kind by kind.
@@ -172,14 +190,18 @@ fn read_payloads(mut bytes: &[u8], records: &mut [Record]) -> Result<()> {
 }
 
 /// Records of which only the heads are known.
-fn with_heads(column: &[u8]) -> Vec<Record> {
+fn with_heads(column: &[u8]) -> Result<Vec<Record>> {
     let record = |head: u64| Record {
         head: (head as u32).to_le_bytes(),
         duration: 0,
         start: 0,
         payload: [0; WIDTHS[0]],
     };
-    numbers(column, 4).map(record).collect()
+    let records: Vec<Record> = numbers(column, HEAD_BYTES).map(record).collect();
+    match records.iter().all(|record| matches!(record.head[1], 1 | 2)) {
+        true => Ok(records),
+        false => Err(Error::other("a record has not one or two slots")),
+    }
 }
 
 /// The next records, until they take this many bytes.
