@@ -63,7 +63,7 @@ enum Command {
     /// Measure the same shapes on one core of this CPU
     Cpu {
         /// Samples of each shape
-        #[arg(long, default_value_t = 15)]
+        #[arg(long, default_value_t = 5)]
         samples: usize,
     },
 }
@@ -204,5 +204,12 @@ fn cpu_times(samples: usize) -> Value {
         let us = cpu::samples(samples, || product.run());
         json!({ "kind": "product", "dtype": "int8", "size": size, "us": us })
     }));
-    json!({ "dimension": cpu::DIMENSION, "rows": rows })
+    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    json!({
+        "cpu": name.map_or("unknown", |(_, name)| name),
+        "command": "RUSTFLAGS=-Ctarget-cpu=native cargo run --release --target-dir target/fpga/native -p fpga-model -- cpu",
+        "dimension": cpu::DIMENSION,
+        "rows": rows,
+    })
 }

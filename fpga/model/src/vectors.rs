@@ -54,37 +54,46 @@ pub fn attention(tile: Tile, cases: &[Case]) -> Vectors {
     vectors
 }
 
-/// The beats of a job in the order in which the tile takes them.
-fn beats(tile: Tile, job: &Job) -> String {
-    let nobody = vec![false; tile.size];
-    let mut parts: Vec<(&[Vec<i8>], &[bool], bool)> = vec![(&job.queries, &nobody, false)];
+/// What the beats of one part carry.
+struct Part<'a> {
+    rows: &'a [Vec<i8>],
+    present: &'a [bool],
+    is_last: bool,
+}
+
+/// The parts of a job in the order in which the tile takes them: keys are one block ahead of values.
+fn parts(job: &Job) -> Vec<Part<'_>> {
     let last = job.blocks.len() - 1;
     let keys = |index: usize| {
         let block: &Block = &job.blocks[index];
-        (block.keys.as_slice(), block.present.as_slice(), index == last)
+        Part { rows: &block.keys, present: &block.present, is_last: index == last }
     };
-    parts.push(keys(0));
+    let mut parts = vec![Part { rows: &job.queries, present: &[], is_last: false }, keys(0)];
     for (index, block) in job.blocks.iter().enumerate() {
         if index < last {
             parts.push(keys(index + 1));
         }
-        parts.push((&block.values, &nobody, false));
+        parts.push(Part { rows: &block.values, present: &[], is_last: false });
     }
+    parts
+}
+
+/// The beats of a job.
+fn beats(tile: Tile, job: &Job) -> String {
     let mut lines = String::new();
-    for (number, (rows, present, is_last)) in parts.into_iter().enumerate() {
+    for (number, part) in parts(job).into_iter().enumerate() {
         for element in 0..tile.dimension {
-            let column: Vec<i8> = rows.iter().map(|row| row[element]).collect();
-            let is_end = element == tile.dimension - 1;
-            lines.push_str(
-                &beat(job, number == 0 && element == 0, is_last && is_end, present, &column).line(),
-            );
+            let column: Vec<i8> = part.rows.iter().map(|row| row[element]).collect();
+            let is_last = part.is_last && element == tile.dimension - 1;
+            let present = |row| part.present.get(row).copied().unwrap_or(false);
+            let mask: Vec<u8> = (0..tile.size).map(|row| u8::from(present(row))).collect();
+            lines.push_str(&beat(job, number == 0 && element == 0, is_last, &mask, &column).line());
         }
     }
     lines
 }
 
-fn beat(job: &Job, is_first: bool, is_last: bool, present: &[bool], column: &[i8]) -> Word {
-    let flags: Vec<u8> = present.iter().map(|&present| u8::from(present)).collect();
+fn beat(job: &Job, is_first: bool, is_last: bool, mask: &[u8], column: &[i8]) -> Word {
     Word::default()
         .bits(u64::from(is_first), 1)
         .bits(u64::from(job.scale.right), 5)
@@ -92,7 +101,7 @@ fn beat(job: &Job, is_first: bool, is_last: bool, present: &[bool], column: &[i8
         .bits(job.position as u64, 18)
         .bits(u64::from(job.causal), 1)
         .bits(u64::from(is_last), 1)
-        .lanes(&flags, 1)
+        .lanes(mask, 1)
         .lanes(column, 8)
 }
 

@@ -1,4 +1,5 @@
-//! The golden model against exact attention, and its edges. Equality with the RTL is `fpga/check`'s.
+//! The golden model against exact attention, and its edges; and, where Icarus Verilog is installed, the
+//! RTL of small tiles against the model. `fpga/check` does the rest.
 
 use fpga_model::attention::{Block, Job, Scale};
 use fpga_model::error::{errors, random_head};
@@ -6,6 +7,8 @@ use fpga_model::exp2::Table;
 use fpga_model::quantize::scale;
 use fpga_model::{Tile, cases, cycles, product, vectors};
 use proptest::prelude::*;
+use std::path::Path;
+use test_process::Command;
 
 const TILE: Tile = Tile { size: 8, dimension: 32 };
 
@@ -141,4 +144,24 @@ fn vectors_have_a_word_for_each_beat() {
     assert!(
         written.beats.lines().all(|line| line.len() == 29 && line.bytes().all(|b| b.is_ascii_hexdigit()))
     );
+}
+
+#[test]
+fn small_tiles_equal_the_model_on_icarus() {
+    if !Command::new("iverilog").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        test_skip::impossible_here("iverilog is not installed, so the RTL was not simulated: docs/fpga.md");
+        return;
+    }
+    let work = tempfile::tempdir().expect("a folder");
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../check");
+    let output = Command::new("python3")
+        .arg("-B")
+        .arg(check)
+        .args(["--short", "--size", "4", "--dimension", "32", "--model", env!("CARGO_BIN_EXE_fpga-model")])
+        .arg("--work")
+        .arg(work.path())
+        .output()
+        .expect("python3 runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }
