@@ -229,7 +229,7 @@ fn list_of(members: &BTreeMap<String, Member>) -> String {
         write_table(&mut list, &format!("`crates/{wing}`: {about}"), &format!("crates/{wing}/"), members);
     }
     list.push_str("\n### Above all wings\n\n| crate | what it holds | must never |\n| --- | --- | --- |\n");
-    for folder in ["crates/cli", "xtask"] {
+    for folder in ["crates/cli", "fpga/model", "xtask"] {
         let member = members.values().find(|member| member.folder == folder);
         list.push_str(&row(folder, member.unwrap_or_else(|| panic!("{folder} is a crate"))));
     }

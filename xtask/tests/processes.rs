@@ -54,7 +54,7 @@ fn starts_processes(source: &str) -> bool {
 fn tests_start_processes_with_a_limit_only() {
     let own = ["xtask/tests/processes.rs", "testing/process/src/lib.rs"];
     let root = root();
-    let folders = ["crates", "testing", "xtask"].map(|folder| files(root.join(folder)));
+    let folders = ["crates", "fpga", "testing", "xtask"].map(|folder| files(root.join(folder)));
     let mut unlimited = Vec::new();
     for path in folders.concat() {
         let source = std::fs::read_to_string(&path).expect("a source file");

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Prints the tables of docs/results/fpga.md from the committed figures.
+
+    fpga/tables.py shapes        cycles and times of attention beside a CPU core and an H200
+    fpga/tables.py products      the same for products of INT8 matrices
+    fpga/tables.py cells         resources and clock
+    fpga/tables.py error         error against 64-bit floating point
+    fpga/tables.py checks        what was checked
+    fpga/tables.py faults        planted faults
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "data/ecp5/tiles"
+
+
+def load(path):
+    return json.loads((ROOT / path).read_text())
+
+
+def step(size, name):
+    return load(f"data/ecp5/tiles/check-{size}.json")["steps"][name]["result"]
+
+
+def clocks(tile):
+    return [run["mhz"] for run in step(8, "fmax")["runs"][tile]]
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |\n|" + " ---: |" * len(head))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+
+
+def duration(us):
+    """Microseconds for people: three digits."""
+    unit, value = ("s", us / 1e6) if us >= 1e6 else ("ms", us / 1e3) if us >= 1e3 else ("µs", us) if us >= 1 else ("ns", 1e3 * us)
+    return f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}"
+
+
+def peers(**what):
+    """The rows of a shape on the CPU and on the GPU."""
+    same = lambda row: all(row.get(key) == value for key, value in what.items())
+    cpu = next(row for row in load("data/ecp5/tiles/cpu.json")["rows"] if same(row))
+    gpu = next(row for row in load("data/h200/fpga/gpu.json")["rows"] if same(row))
+    return statistics.median(cpu["us"]), gpu
+
+
+def shapes():
+    mhz = statistics.median(clocks("attention"))
+    rows = []
+    for shape in step(8, "model")["shapes"]:
+        length, causal = shape["length"], shape["causal"]
+        cpu, gpu = peers(kind="attention", length=length, causal=causal)
+        rows.append((f"{length:,}", "causal" if causal else "full", f"{shape['cycles']:,}", f"{100 * shape['utilization']:.1f}%",
+                     duration(shape["cycles"] / mhz), duration(cpu), duration(gpu["eager"]["median"]),
+                     duration(gpu["graph"]["median"]), duration(gpu["transfer"]["median"]), duration(gpu["saturated"]["us"])))
+    table(("length", "mask", "cycles (computed)", "multipliers busy", "tile (estimated)", "CPU core, f32", "H200, one call",
+           "H200, graph", "H200, graph and copies", "H200, saturated"), rows)
+
+
+def products():
+    mhz = statistics.median(clocks("matmul"))
+    rows = []
+    for size in (64, 256, 1024):
+        cycles = (size // 8) ** 2 * size + 8 + 4
+        cpu, gpu = peers(kind="product", size=size)
+        rows.append((f"{size:,}", f"{cycles:,}", f"{100 * (size // 8) ** 2 * size / cycles:.1f}%", duration(cycles / mhz), duration(cpu),
+                     duration(gpu["eager"]["median"]), duration(gpu["graph"]["median"]), duration(gpu["saturated"]["us"])))
+    table(("size", "cycles (computed)", "multipliers busy", "tile (estimated)", "CPU core, INT8", "H200, one call", "H200, graph",
+           "H200, saturated"), rows)
+
+
+def cells():
+    fmax, rows = step(8, "fmax"), []
+    for tile, runs in fmax["runs"].items():
+        mhz, used = clocks(tile), runs[0]["used"]
+        rows.append((tile, used["MULT18X18D"], used.get("DP16KD", 0), f"{used['TRELLIS_COMB']:,}", f"{used['TRELLIS_FF']:,}",
+                     f"{statistics.median(mhz):.1f}", f"{min(mhz):.1f} to {max(mhz):.1f}", len(mhz)))
+    table(("tile", "multipliers (of 156)", "block memories (of 208)", "LUT cells (of 83,640)", "flip-flops (of 83,640)",
+           "Fmax, MHz, median", "range", "seeds"), rows)
+
+
+def error():
+    rows = [(row["head"], f"{row['tile']['relative']:.5f}", f"{row['quantization']['relative']:.5f}", f"{row['ratio']:.3f}",
+             f"{row['arithmetic']['relative']:.5f}", f"{row['tile']['largest']:.4f}") for row in step(8, "model")["errors"]]
+    table(("head", "tile", "INT8 inputs by themselves", "ratio", "fixed point by itself", "largest, tile"), rows)
+
+
+def checks():
+    rows = []
+    for size in (8, 16):
+        for name, found in load(f"data/ecp5/tiles/check-{size}.json")["steps"].items():
+            result = found.get("result", {})
+            said = {"model": lambda: f"{result['jobs']} jobs, {result['tiles']} tiles of products",
+                    "lint": lambda: "no warning", "formal": lambda: f"{len(result['proofs'])} proofs",
+                    "fmax": lambda: "; ".join([f"{tile}: {len(runs)} seeds" for tile, runs in result["runs"].items()]
+                                              + [f"{tile}: {n} multipliers do not fit" for tile, n in result["too_large"].items()])}
+            simulated = lambda: f"{result['plays']} plays, {result['cycles']:,} cycles"
+            rows.append((size, name, found["verdict"], said.get(name, simulated)() if result else found.get("why", "")))
+    table(("size", "step", "verdict", "what ran"), rows)
+
+
+def faults():
+    rows = [(number, row["fault"], f"`{row['file']}`", (row["found"] or "**not found**").split(": cycle")[0].replace("|", "\\|"))
+            for number, row in enumerate(load("data/ecp5/tiles/faults.json")["rows"], 1)]
+    table(("", "fault", "file", "found by"), rows)
+
+
+if __name__ == "__main__":
+    commands = {function.__name__: function for function in (shapes, products, cells, error, checks, faults)}
+    if len(sys.argv) != 2 or sys.argv[1] not in commands:
+        sys.exit(__doc__)
+    commands[sys.argv[1]]()
