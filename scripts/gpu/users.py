@@ -31,6 +31,7 @@ import time
 from pathlib import Path
 
 from corpus import first_finding, names_the_cause
+from figures import read_results
 
 USERS = Path(__file__).resolve().parents[2] / "testing/corpus/users"
 PART_BYTES, PARTS = 15 << 20, 7
@@ -213,14 +214,17 @@ def unpack(out, folder):
 
 
 def print_table(file):
-    results = json.loads(file.read_text())["programs"]
+    results = read_results(file)["programs"]
+    times = json.loads((file.parent / "times.json").read_text())["programs"]
     print("| program | cause | first finding | right | remedy saves |")
     print("| --- | --- | --- | --- | --- |")
     for program in programs():
-        entry = results.get(f"{program['kind']}-{program['name']}", {})
-        rule, title, text = first_finding(entry.get("advice", []))
+        name = f"{program['kind']}-{program['name']}"
+        entry = results.get(name, [])
+        rule, title, text = first_finding(entry["advice"] if isinstance(entry, dict) else entry)
         right = "" if program["remedy"] == "none" else "yes" if names_the_cause(program, rule, text) else "**no**"
-        saves = f"{1 - entry['bare'] / entry['remedied']:.0%}" if {"bare", "remedied"} <= entry.keys() else "-"
+        remedied = times.get(name, {}).get("remedied_steps_per_s")
+        saves = f"{1 - times[name]['bare_steps_per_s'] / remedied:.0%}" if remedied else "-"
         print(f"| `{program['name']}` | {program['cause']} | {f'{rule}: {title}' if rule else 'none'} | {right} | {saves} |")
 
 
