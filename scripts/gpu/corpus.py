@@ -398,8 +398,13 @@ def print_first_sight(data, unseen):
 
 CLAIM = re.compile(r"saves ([<0-9.]+)% \(([<0-9.]+)%?\D([<0-9.]+)\)")
 # What advise printed, by set: at first sight, and after the rules were changed with the set in view. The eighth set is of whole programs.
-SIGHTS = {"first": ["first-sight-3", "first-sight-4", "first-sight-5", "first-sight-6", "first-sight-7", "../users/first-sight"],
-          "second": ["second-sight-3", "second-sight-4-and-5", "second-sight-6", "second-sight-7", "../users/second-sight"]}
+SIGHTS = {
+    "first sight": {"first-sight-3": "3", "first-sight-4": "4", "first-sight-5": "5", "first-sight-6": "6", "first-sight-7": "7",
+                    "../users/first-sight": "8"},
+    "second sight": {"second-sight-3": "3", "second-sight-4-and-5": "4 and 5", "second-sight-6": "6", "second-sight-7": "7",
+                     "../users/second-sight": "8"},
+    "later sight": {"later-sight": "3 to 7"},
+}
 
 
 def claimed(text):
@@ -448,29 +453,24 @@ def claims_row(name, claims):
             f"{half} ({percent(half / max(len(claims), 1))})", width]
 
 
-def set_in_words(name):
-    sight, _, number = name.rpartition("/")[2].partition("-sight")
-    return f"{sight} sight, set {number.strip('-').replace('-and-', ' and ') or 8}"
-
-
 def print_claims(data):
     times = all_times(data)
-    sights = {sight: {name: list(printed_claims(data, name, times)) for name in names if (data / f"{name}.json.xz").exists()}
-              for sight, names in SIGHTS.items()}
+    sights = {sight: {number: list(printed_claims(data, name, times)) for name, number in names.items()} for sight, names in SIGHTS.items()}
     rows = [claims_row("the corpus, as judged now", list(claims_of_sessions(times)))]
     for sight, sets in sights.items():
-        rows += [claims_row(set_in_words(name), claims) for name, claims in sets.items()]
-        rows.append(claims_row(f"all of {sight} sight", [claim for claims in sets.values() for claim in claims]))
+        rows += [claims_row(f"{sight}, set {number}", claims) for number, claims in sets.items()]
+        if len(sets) > 1:
+            rows.append(claims_row(f"all of {sight}", [claim for claims in sets.values() for claim in claims]))
     titles = ["programs", "claims", "hold", "less achieved", "more achieved", "at least half of the claim achieved", "median width"]
     print(table(titles, rows))
     print("| program | first finding | claimed | achieved |")
     print("| --- | --- | --- | --- |")
-    for sets in sights.values():
-        for name, claims in sets.items():
+    for sight, sets in sights.items():
+        for claims in sets.values():
             for program, rule, (likely, least, most), achieved in claims:
                 if not least - 0.01 <= achieved <= most + 0.01:
                     interval = f"{percent(likely)} ({percent(least)} to {percent(most)})"
-                    print(f"| `{program.replace('-', '/', 1)}`, {set_in_words(name).split(',')[0]} | {rule} | {interval} | {percent(achieved)} |")
+                    print(f"| `{program.replace('-', '/', 1)}`, {sight} | {rule} | {interval} | {percent(achieved)} |")
 
 
 def print_host_stacks(file):
