@@ -8,6 +8,7 @@
     corpus.py host-stacks [FILE]        # what sampling host stacks took, and what advise said first with them
     corpus.py idle FILE                 # how much of the idle time has a known function
     corpus.py first-sight [DATA]        # what advise printed first about programs before a rule was changed for them
+    corpus.py claims [DATA]             # claimed against achieved savings, of all sets whose remedies were measured
 
 Every program is recorded once, with its options, and then run bare: in one process that takes turns without and
 with the remedy, so that both see the same clocks. Results are written as they come:
@@ -395,6 +396,83 @@ def print_first_sight(data, unseen):
     print(f"\nThe first finding named the planted cause in {right} of {len(seen)}.")
 
 
+CLAIM = re.compile(r"saves ([<0-9.]+)% \(([<0-9.]+)%?\D([<0-9.]+)\)")
+# What advise printed, by set: at first sight, and after the rules were changed with the set in view. The eighth set is of whole programs.
+SIGHTS = {
+    "first sight": {"first-sight-3": "3", "first-sight-4": "4", "first-sight-5": "5", "first-sight-6": "6", "first-sight-7": "7",
+                    "../users/first-sight": "8"},
+    "second sight": {"second-sight-3": "3", "second-sight-4-and-5": "4 and 5", "second-sight-6": "6", "second-sight-7": "7",
+                     "../users/second-sight": "8"},
+    "later sight": {"later-sight": "3 to 7"},
+}
+
+
+def claimed(text):
+    """What a printed finding claims to save: the likely share, the least, the most; None where it claims nothing."""
+    found = CLAIM.search(text)
+    return [float(share.strip("<")) / 100 for share in found.groups()] if found else None
+
+
+def printed_claims(data, name, times):
+    """Program, rule, claim and achieved saving, of each program of a set whose first finding named the cause and claims something."""
+    known = {f"{program['kind']}-{program['name']}": program for program in programs() + users()}
+    for program, advice in sorted(read_results(data / f"{name}.json.xz")["programs"].items()):
+        rule, _, text = first_finding(advice if isinstance(advice, list) else advice["advice"])
+        if rule and names_the_cause(known[program], rule, text) and program in times and (claim := claimed(text)):
+            yield program, rule, claim, saved(times[program])[0]
+
+
+def users():
+    return json.loads((CORPUS / "users/programs.json").read_text())
+
+
+def all_times(data):
+    """Times of all programs whose remedy was measured; of whole programs by their steps per second."""
+    whole = json.loads((data / "../users/times.json").read_text())["programs"]
+    rates = {name: (of["bare_steps_per_s"], of["remedied_steps_per_s"]) for name, of in whole.items() if of.get("remedied_steps_per_s")}
+    return read_results(data / "times.json")["programs"] | {
+        name: {"plain_ms": [1e3 / bare], "remedy_ms": [1e3 / remedied]} for name, (bare, remedied) in rates.items()}
+
+
+def claims_of_sessions(times):
+    """The same of the sessions that are judged in each run of the tests."""
+    for program, finding in json.loads((CORPUS / "findings.json").read_text()).items():
+        if finding["right"] and finding["saves"] and program in times:
+            least, likely, most = finding["saves"]
+            yield program, finding["first"], [likely, least, most], saved(times[program])[0]
+
+
+def claims_row(name, claims):
+    """A row of the table: how many claims hold, and how the others miss. A point of a percent is what a step's time is known to."""
+    near = 0.01
+    few = sum(achieved < claim[1] - near for _, _, claim, achieved in claims)
+    many = sum(achieved > claim[2] + near for _, _, claim, achieved in claims)
+    half = sum(achieved >= claim[0] / 2 - near for _, _, claim, achieved in claims)
+    width = f"{100 * statistics.median(claim[2] - claim[1] for _, _, claim, _ in claims):.0f} points" if claims else "-"
+    return [name, len(claims), f"{len(claims) - few - many} ({percent(1 - (few + many) / max(len(claims), 1))})", few, many,
+            f"{half} ({percent(half / max(len(claims), 1))})", width]
+
+
+def print_claims(data):
+    times = all_times(data)
+    sights = {sight: {number: list(printed_claims(data, name, times)) for name, number in names.items()} for sight, names in SIGHTS.items()}
+    rows = [claims_row("the corpus, as judged now", list(claims_of_sessions(times)))]
+    for sight, sets in sights.items():
+        rows += [claims_row(f"{sight}, set {number}", claims) for number, claims in sets.items()]
+        if len(sets) > 1:
+            rows.append(claims_row(f"all of {sight}", [claim for claims in sets.values() for claim in claims]))
+    titles = ["programs", "claims", "hold", "less achieved", "more achieved", "at least half of the claim achieved", "median width"]
+    print(table(titles, rows))
+    print("| program | first finding | claimed | achieved |")
+    print("| --- | --- | --- | --- |")
+    for sight, sets in sights.items():
+        for claims in sets.values():
+            for program, rule, (likely, least, most), achieved in claims:
+                if not least - 0.01 <= achieved <= most + 0.01:
+                    interval = f"{percent(likely)} ({percent(least)} to {percent(most)})"
+                    print(f"| `{program.replace('-', '/', 1)}`, {sight} | {rule} | {interval} | {percent(achieved)} |")
+
+
 def print_host_stacks(file):
     """What advise said first with host stacks, and what sampling them took of one core, by the counters of the sessions."""
     print("| program | first finding | samples | unsettled | CPU of one core |")
@@ -442,6 +520,8 @@ def main():
     first = commands.add_parser("first-sight")
     first.add_argument("data", type=Path, nargs="?", default=Path("data/h200/corpus"))
     first.add_argument("--unseen", type=int, metavar="SET", default=3, help="the set of programs")
+    claiming = commands.add_parser("claims")
+    claiming.add_argument("data", type=Path, nargs="?", default=Path("data/h200/corpus"))
     stacks = commands.add_parser("host-stacks")
     stacks.add_argument("file", type=Path, nargs="?", default=Path("data/h200/host-stacks/host-stacks.json.xz"))
     idling = commands.add_parser("idle")
@@ -451,6 +531,8 @@ def main():
         return print_idle(a.file)
     if a.what == "host-stacks":
         return print_host_stacks(a.file)
+    if a.what == "claims":
+        return print_claims(a.data)
     if a.what == "first-sight":
         return print_first_sight(a.data, a.unseen)
     if a.what == "keep":

@@ -1,5 +1,5 @@
-//! SIGKILL of the program, of `apex`, of both, at random moments: every session opens, and nothing
-//! committed is lost.
+//! SIGKILL of the program, of `apex`, of both, at random moments, and programs that fork, become
+//! other programs and end in random ways: every session opens, and nothing committed is lost.
 
 use crate::common::{Running, Sandbox, launches, program, send};
 use apex_random::Random;
@@ -76,6 +76,69 @@ fn kill(victim: Victim, seed: u64) {
     // Whoever reads it gets a report.
     let report = sandbox.json(&["report", "--json", "s"]);
     assert_eq!(report["profile"]["totals"]["launches"], recorded);
+}
+
+/// Programs that end in random ways. `scripts/endings.py` runs a thousand.
+const ENDINGS: u64 = 10;
+/// Such a program takes a tenth of a second; on a machine with ten times as much to do as it has
+/// processors, a few seconds.
+const ENDING_LIMIT: Duration = Duration::from_secs(120);
+
+#[test]
+fn programs_fork_become_others_and_end_in_any_way() {
+    // Cargo may build the program, or wait for another build: that is no time of a round.
+    program();
+    (0..ENDINGS).for_each(end);
+}
+
+fn end(seed: u64) {
+    let sandbox = Sandbox::new();
+    let Life { words, launches, code, signal } = Life::random(seed);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let status = sandbox.record(&["--quiet"], &words).limit(ENDING_LIMIT).output().unwrap().status;
+    assert_eq!((status.code(), status.signal()), (code, signal), "seed {seed}: {words:?}");
+    let session = Session::open(sandbox.path("s")).unwrap();
+    assert!(session.problems.is_empty(), "seed {seed}: {:?}", session.problems);
+    assert_eq!(sandbox.launches("s"), launches, "seed {seed}: {words:?}");
+}
+
+/// What a program does, and what becomes of it.
+struct Life {
+    words: Vec<String>,
+    launches: u64,
+    code: Option<i32>,
+    signal: Option<i32>,
+}
+
+impl Life {
+    fn random(seed: u64) -> Self {
+        let mut random = Random::named(seed, "endings");
+        let mut life = Self { words: Vec::new(), launches: 0, code: None, signal: None };
+        for _ in 0..random.below(3) {
+            life.launch(&["fork"], 1 + random.below(40));
+        }
+        for _ in 0..=random.below(4) {
+            match random.below(4) {
+                0 => life.launch(&["threads", "2"], 1 + random.below(40)),
+                1 => life.words.push("exec".into()),
+                _ => life.launch(&["launch"], 1 + random.below(200)),
+            }
+        }
+        let signals = [libc::SIGKILL, libc::SIGTERM, libc::SIGABRT, libc::SIGSEGV];
+        let (word, number) = match random.below(2) {
+            0 => ("exit", *life.code.insert(random.below(120) as i32)),
+            _ => ("raise", *life.signal.insert(random.choose(&signals))),
+        };
+        life.words.extend([word.into(), number.to_string()]);
+        life
+    }
+
+    /// Words that launch so many kernels, on each of two threads if they say so.
+    fn launch(&mut self, words: &[&str], kernels: u64) {
+        self.words.extend(words.iter().map(|word| (*word).to_owned()));
+        self.words.push(kernels.to_string());
+        self.launches += kernels * words.len() as u64;
+    }
 }
 
 /// The process identifier of the program under `apex`.

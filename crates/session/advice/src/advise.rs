@@ -6,6 +6,7 @@ mod capping;
 mod covering;
 mod leading;
 mod ranking;
+mod statements;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_
 use covering::{drop_covered, put_line_first, quote_places};
 use leading::{name_causes, note_leaders};
 use ranking::rank;
+use statements::add_remedies;
 
 /// Options of the caller.
 #[derive(Clone, Debug, Default)]
@@ -131,6 +133,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     rank(profile, &mut advice.findings);
     put_line_first(profile, &mut advice.findings);
     quote_places(profile, &mut advice.findings);
+    add_remedies(profile, &mut advice.findings);
     advice.excellent = excellent(profile, &advice.findings);
     if let Some(kernels) = &options.kernels {
         advice.excellent.retain(|kernel| kernels.contains(kernel));

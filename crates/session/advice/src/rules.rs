@@ -35,6 +35,7 @@ mod launch_bound;
 mod layout_conversions;
 mod legacy_stream;
 mod local_memory;
+pub(crate) mod loops;
 mod low_occupancy;
 mod low_utilisation;
 mod masked_attention;
@@ -219,6 +220,25 @@ pub(crate) fn places_of(profile: &Profile, rule: &str) -> Option<String> {
 
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
+
+/// The rule about waits in each step.
+pub(crate) const WAITS: &str = frequent_synchronisation::RULE.id;
+/// Rules about code of the host of which they know no function.
+pub(crate) const OF_HOST_CODE: [&str; 2] = [host_bound::RULE.id, gpu_gap::RULE.id];
+/// Rules about kernels whose finding does not say what the program wrote that launches them.
+pub(crate) const OF_LIBRARIES: [&str; 11] = [
+    small_grid::RULE.id,
+    tail_wave::RULE.id,
+    low_occupancy::RULE.id,
+    sub_wave_grid::RULE.id,
+    few_blocks_with_barriers::RULE.id,
+    short_blocks::RULE.id,
+    sorts::RULE.id,
+    strided_copies::RULE.id,
+    small_model_kernels::RULE.id,
+    contended_updates::RULE.id,
+    casts::RULE.id,
+];
 
 pub(crate) use host_function::drop_waits;
 

@@ -39,7 +39,7 @@ pub struct Cause {
     pub kernels: Vec<Pattern>,
     /// Owners of these kernels; any if empty.
     pub owners: Vec<Owner>,
-    /// Operations of these kernels; any if empty.
+    /// Operations of these kernels, or of most of the time of a statement; any if empty.
     pub operations: Vec<Operation>,
     /// Types of these kernels' operands; any if empty.
     pub types: Vec<DataType>,
@@ -67,8 +67,14 @@ pub struct Cause {
     pub waits: Vec<FunctionPattern>,
     /// Small kernels that a loop over elements launches, with a wait after each.
     pub loops: Vec<Pattern>,
-    /// Statements of the program that take much of the time.
+    /// Statements of the program that take much of the device's time.
     pub lines: Vec<Pattern>,
+    /// Statements of the program at which the host is while the device waits.
+    pub host_lines: Vec<Pattern>,
+    /// Statements of the program that wait for the device.
+    pub wait_lines: Vec<Pattern>,
+    /// Statements like one of these, but for a part that makes them another thing.
+    pub except: Vec<Pattern>,
     /// A variable of the environment.
     pub variable: Option<String>,
     /// Its values that are the cause; any if empty.
@@ -133,6 +139,9 @@ pub enum Claims {
     Launches,
     /// The device's idle time while the host allocates and frees.
     Allocating,
+    /// The device's idle time while the host allocates, frees and waits: memory that a wait gives
+    /// back to the system is mapped again.
+    Releasing,
     /// The device's idle time while the host loads code.
     Loading,
     /// GPU time of the kernels that the cause names, of all if it names none; for variables.
@@ -161,8 +170,12 @@ pub struct Example {
     pub kernels: Vec<String>,
     /// Symbol of a kernel that a loop launches.
     pub looped: Option<String>,
-    /// A statement.
+    /// A statement that takes the device's time.
     pub line: Option<String>,
+    /// A statement that takes the host's time.
+    pub host_line: Option<String>,
+    /// A statement that waits for the device.
+    pub wait_line: Option<String>,
     /// `FILE:FUNCTION` of the host while the device is idle.
     pub host: Option<String>,
     /// A driver call.
@@ -224,7 +237,22 @@ impl Cause {
 
     /// Whether it is about a statement like this one.
     pub fn names_line(&self, statement: &str) -> bool {
-        self.lines.iter().any(|pattern| pattern.matches(statement))
+        self.is_like(&self.lines, statement)
+    }
+
+    /// Whether it is about the host's time at a statement like this one.
+    pub fn names_host_line(&self, statement: &str) -> bool {
+        self.is_like(&self.host_lines, statement)
+    }
+
+    /// Whether it is about a wait for the device at a statement like this one.
+    pub fn names_wait_line(&self, statement: &str) -> bool {
+        self.is_like(&self.wait_lines, statement)
+    }
+
+    fn is_like(&self, patterns: &[Pattern], statement: &str) -> bool {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(statement));
+        any(patterns) && !any(&self.except)
     }
 
     /// Whether this value of its variable is the cause.
@@ -257,6 +285,12 @@ impl Cause {
         }
         if !self.lines.is_empty() {
             return example.line.as_deref().is_some_and(|line| self.names_line(line));
+        }
+        if !self.host_lines.is_empty() {
+            return example.host_line.as_deref().is_some_and(|line| self.names_host_line(line));
+        }
+        if !self.wait_lines.is_empty() {
+            return example.wait_line.as_deref().is_some_and(|line| self.names_wait_line(line));
         }
         if !self.host.is_empty() && self.calls.is_empty() {
             let of_host = example.host.as_deref().map(crate::pattern::file_and_function);

@@ -91,18 +91,23 @@ struct Signals {
     waits: Vec<String>,
     loops: Vec<String>,
     lines: Vec<String>,
+    host_lines: Vec<String>,
+    wait_lines: Vec<String>,
+    except: Vec<String>,
     variable: Option<String>,
     values: Vec<String>,
     blocking_launches: bool,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct Shown {
     kernel: Option<String>,
     kernels: Vec<String>,
     looped: Option<String>,
     line: Option<String>,
+    host_line: Option<String>,
+    wait_line: Option<String>,
     host: Option<String>,
     call: Option<String>,
     function: Option<String>,
@@ -168,7 +173,8 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
     if entry.with_kernels && of.host.is_empty() {
         return Err("`with-kernels` needs `host`: the functions whose kernels disappear".into());
     }
-    let is_known = claims != Claims::Unknown && of.waits.is_empty() && of.loops.is_empty();
+    let is_of_waits = !(of.waits.is_empty() && of.loops.is_empty() && of.wait_lines.is_empty());
+    let is_known = claims != Claims::Unknown && !is_of_waits;
     let saves = saves(entry.saves, is_known)?;
     let cause = Cause {
         id: entry.id,
@@ -198,6 +204,9 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         waits: of.waits.iter().map(|text| FunctionPattern::new(text)).collect(),
         loops: patterns(of.loops),
         lines: patterns(of.lines),
+        host_lines: patterns(of.host_lines),
+        wait_lines: patterns(of.wait_lines),
+        except: patterns(of.except),
         variable: of.variable,
         values: patterns(of.values),
         blocking_launches: of.blocking_launches,
@@ -232,16 +241,22 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
         of_waits,
         !cause.loops.is_empty(),
         !cause.lines.is_empty(),
+        !cause.host_lines.is_empty(),
+        !cause.wait_lines.is_empty(),
         of_variable,
     ];
     if kinds.iter().filter(|kind| **kind).count() != 1 {
         return Err(
-            "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or lines, or a \
-             variable"
+            "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or lines, or \
+             host-lines, or wait-lines, or a variable"
                 .into(),
         );
     }
-    let describes_kernels = !cause.operations.is_empty()
+    let of_lines = [&cause.lines, &cause.host_lines, &cause.wait_lines];
+    if !cause.except.is_empty() && of_lines.iter().all(|lines| lines.is_empty()) {
+        return Err("`except` is for a cause with lines, host-lines or wait-lines".into());
+    }
+    let describes_kernels = !cause.operations.is_empty() && cause.lines.is_empty()
         || !cause.owners.is_empty()
         || !cause.types.is_empty()
         || !cause.sequence.is_empty();
@@ -279,14 +294,15 @@ fn claims(text: Option<&str>) -> Result<Claims, String> {
         Some("idle") => Claims::Idle,
         Some("launches") => Claims::Launches,
         Some("allocating") => Claims::Allocating,
+        Some("releasing") => Claims::Releasing,
         Some("loading") => Claims::Loading,
         Some("kernels") => Claims::Kernels,
         Some("collectives") => Claims::Collectives,
         Some("unknown") => Claims::Unknown,
         Some(_) => {
             return Err(
-                "`claims` is matched, gaps, idle, launches, allocating, loading, kernels, collectives or \
-                unknown"
+                "`claims` is matched, gaps, idle, launches, allocating, releasing, loading, kernels, \
+                collectives or unknown"
                     .into(),
             );
         }
@@ -317,6 +333,8 @@ fn example(of: Shown) -> Example {
         kernels,
         looped: of.looped,
         line: of.line,
+        host_line: of.host_line,
+        wait_line: of.wait_line,
         host: of.host,
         call: of.call,
         function: of.function,

@@ -37,6 +37,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("loops.toml", include_str!("../entries/loops.toml")),
     ("waits.toml", include_str!("../entries/waits.toml")),
     ("lines.toml", include_str!("../entries/lines.toml")),
+    ("host_lines.toml", include_str!("../entries/host_lines.toml")),
     ("environment.toml", include_str!("../entries/environment.toml")),
     ("remedies.toml", include_str!("../entries/remedies.toml")),
 ];

@@ -83,7 +83,7 @@ pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
-pub use quotes::Quotes;
+pub use quotes::{Loops, Quotes};
 pub use ranges::Range;
 pub use reshaping::{Reshaping, State as ReshapingState};
 pub use sequences::Sequence;
@@ -158,6 +158,9 @@ pub struct Profile {
     /// device is idle.
     #[serde(skip)]
     pub quotes: Quotes,
+    /// The loops of Python around these lines.
+    #[serde(skip)]
+    pub loops: Loops,
 }
 
 /// Sums over a session.

@@ -28,9 +28,64 @@ impl State {
     }
 }
 
+/// What stands at lines of a text.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The statements that the lines are part of; without those that do not exist or are empty.
+    pub statements: BTreeMap<u32, String>,
+    /// The innermost loop of the same function around each line, of Python: its line and its
+    /// statement.
+    pub loops: BTreeMap<u32, (u32, String)>,
+}
+
+/// The statements that these lines, from 1, are part of, and the loops around them.
+pub(crate) fn find(text: &str, lines: &[u32], is_python: bool) -> Found {
+    let mut found = Found { statements: statements(text, lines, is_python), ..Found::default() };
+    if is_python {
+        found.loops = loops(text, lines);
+    }
+    found
+}
+
+/// A statement that other statements stand in, while a text is read from the top.
+struct Open<'t> {
+    indentation: usize,
+    line: u32,
+    text: &'t str,
+}
+
+/// The loops of Python around these lines.
+fn loops(text: &str, lines: &[u32]) -> BTreeMap<u32, (u32, String)> {
+    let mut found = BTreeMap::new();
+    let (mut state, mut around): (_, Vec<Open<'_>>) = (State::default(), Vec::new());
+    for (number, line) in (1..).zip(text.lines()) {
+        let code = line.trim_start();
+        if state.is_between_statements() && !code.is_empty() && !code.starts_with('#') {
+            let indentation = line.len() - code.len();
+            around.retain(|open| open.indentation < indentation);
+            around.push(Open { indentation, line: number, text: code });
+        }
+        if lines.contains(&number) {
+            found.extend(innermost(&around).map(|of| (number, of)));
+        }
+        state = scan(state, line, true).0;
+    }
+    found
+}
+
+/// The innermost loop around the last of these statements, in its function.
+fn innermost(around: &[Open<'_>]) -> Option<(u32, String)> {
+    let starts = |open: &Open<'_>, words: &[&str]| words.iter().any(|word| open.text.starts_with(word));
+    let outer = around.iter().rev().skip(1);
+    let mut of_function = outer.take_while(|open| !starts(open, &["def ", "class ", "async def "]));
+    let of = of_function.find(|open| starts(open, &["for ", "while ", "async for "]))?;
+    let header = scan(State::default(), of.text, true).1;
+    Some((of.line, joined(&[header.trim_end_matches(':').to_owned()])))
+}
+
 /// The statements that these lines, from 1, are part of; without those that do not exist or are
 /// empty.
-pub(crate) fn statements(text: &str, lines: &[u32], is_python: bool) -> BTreeMap<u32, String> {
+fn statements(text: &str, lines: &[u32], is_python: bool) -> BTreeMap<u32, String> {
     let mut found = BTreeMap::new();
     let (mut state, mut first, mut parts) = (State::default(), 1, Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
@@ -165,6 +220,18 @@ mod tests {
         let text = "/* a ( */ f<<<1, 2>>>(x, // y\n  z);\ng();";
         assert_eq!(at(text, 2, false).as_deref(), Some("/* a ( */ f<<<1, 2>>>(x, z);"));
         assert_eq!(at(text, 3, false).as_deref(), Some("g();"));
+    }
+
+    #[test]
+    fn the_innermost_loop_of_the_same_function_is_around_a_line() {
+        let text = "for epoch in range(9):\n    def step(rows):\n        for i in range(len(rows)):  # all\n            if rows[i]:\n\
+                    \n                total = add(total,\n                    rows[i])\n        return total\n    step(x)\n";
+        let around = |line| super::loops(text, &[line]).remove(&line);
+        let inner = Some((3, "for i in range(len(rows))".to_owned()));
+        assert_eq!((around(4), around(6), around(7)), (inner.clone(), inner.clone(), inner));
+        assert_eq!((around(8), around(3)), (None, None), "another function's loop is not around it");
+        assert_eq!(around(9), Some((1, "for epoch in range(9)".to_owned())));
+        assert_eq!(around(1), None);
     }
 
     #[test]

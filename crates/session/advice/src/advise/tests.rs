@@ -331,3 +331,19 @@ fn a_line_that_a_finding_explains_is_quoted_there() {
     let place = named_in(&advice, "APEX-T82").place.as_ref().expect("a quote");
     assert_eq!((place.line, place.text.as_str()), (17, "return scaled_by(left, links)"));
 }
+
+#[test]
+fn a_rule_about_a_librarys_kernels_says_what_to_write_in_place_of_the_statement() {
+    let sort = "void cub::CUB_200802_900_NS::detail::radix_sort::DeviceSegmentedRadixSortKernel<Policy, true, \
+                cub::SortOrder::Descending, float, long, int>(float const*, float*, int)";
+    let add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)";
+    let mut profile = profile_of([timed(named(sort), 1e6), timed(named(add), 6e6)]);
+    launched_at(&mut profile, "/home/me/clouds.py", 9, "cells");
+    profile.kernels[1].stacks.clear();
+    profile.quotes.insert(("/home/me/clouds.py".into(), 9), "return torch.unique(cells, dim=0)".into());
+    let advice = advise(&profile, &Options::default());
+    let change = &named_in(&advice, "APEX-T82").change;
+    let own =
+        change.strip_prefix("clouds.py:9: Make one integer of each row").expect("the statement's first");
+    assert!(own.contains(". Otherwise: ") && own.contains("torch.topk"), "{change}");
+}

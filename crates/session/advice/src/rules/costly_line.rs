@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use super::{
     CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, kernel_finding,
-    on_the_clock, percent,
+    on_the_clock, percent, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::host_function::of_what;
-use crate::rules::known::cause_of_line;
+use crate::rules::known::{cause_of_statement, fits_operations};
 use apex_knowledge::{Cause, Claims, Knowledge, Saves};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile, Site, SiteShare, total};
@@ -124,9 +124,14 @@ impl<'p> Work<'p> {
         times.first().into_iter().chain(second.take(1)).map(|(family, _)| *family).collect()
     }
 
-    /// The statement that stands there.
+    /// The statement that stands there; of a backward pass one that begins it, where the host was
+    /// seen there: the one that keeps its graph for another pass, if any.
     fn quote(&self, profile: &'p Profile) -> Option<&'p str> {
-        profile.quote(self.site.frame()?)
+        if !matches!(self.site, Site::Autograd) {
+            return profile.quote(self.site.frame()?);
+        }
+        let begins = profile.quotes.values().filter(|quote| quote.contains(".backward("));
+        begins.max_by_key(|quote| quote.contains("retain_graph")).map(String::as_str)
     }
 
     /// The place, with the statement that stands there.
@@ -169,7 +174,9 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     };
     let knowledge = Knowledge::current();
-    let cause = work.quote(profile).and_then(|quote| cause_of_line(profile, &knowledge, quote));
+    let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
+    let about = |quote: &str| cause_of_statement(profile, &knowledge, |of| of.names_line(quote) && fits(of));
+    let cause = work.quote(profile).and_then(about);
     match cause {
         Some((cause, remedy)) => {
             let draft = draft(profile, work, span, Some(cause), remedy.to_owned());
@@ -210,9 +217,20 @@ fn draft(profile: &Profile, work: &Work<'_>, span: f64, cause: Option<&Cause>, c
         evidence: vec![Evidence::new("share of the time", Figure::measured(share), Unit::Share)],
         kernels: work.kernels.iter().map(finding).collect(),
         change: Some(change),
-        saving: Saving { unknown_because: Some(most), ..Saving::default() },
+        saving: Saving {
+            unknown_because: Some(most),
+            beyond: claims.map(|_| idle_beside(profile, work)),
+            ..Saving::default()
+        },
         confidence: confidence(Level::Low, reason),
     }
+}
+
+/// The most that goes with the launches of a place: their share of the idle time.
+fn idle_beside(profile: &Profile, work: &Work<'_>) -> Figure {
+    let kernels = work.kernels.iter().filter_map(|&(row, _)| profile.kernels.get(row));
+    let share = share_of_launches(profile, kernels);
+    Figure::predicted(0.0, (0.0, share * profile.accounts().idle_ns().bounds().1))
 }
 
 /// A family of operations: its name, and what to ask about a line that is of it.
@@ -394,6 +412,20 @@ mod tests {
         assert!(finding.change.contains("in turn") && finding.summary.contains(quote), "{finding:?}");
         let share = finding.kernels[0].saving.of_kernel.expect("a claim").value;
         assert!((0.4..0.6).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_statement_is_known_where_its_operations_take_the_time() {
+        let copy = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&)>(int)";
+        let of = |copying: f64| {
+            let mut profile = profile_of([timed(named(copy), copying), timed(named(PRODUCT), 8e6 - copying)]);
+            launched_at(&mut profile, "/home/me/layer.py", 9, "forward");
+            let quote = "y = self.mix(x.permute(0, 2, 3, 1).contiguous())";
+            profile.quotes.insert(("/home/me/layer.py".into(), 9), quote.into());
+            assert_finds_in(&RULE, profile).cause.map(|cause| cause.id)
+        };
+        assert_eq!(of(6e6).as_deref(), Some("copied-for-layout"));
+        assert_eq!(of(2e6), None, "the product takes the time");
     }
 
     #[test]

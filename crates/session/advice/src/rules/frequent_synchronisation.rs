@@ -22,6 +22,8 @@ const LAUNCHES_EACH: u64 = 10;
 /// … or this maximum, if the waits cost at least this share of the time.
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
+/// Maximum share of the kernels' time that one call in place of a loop saves.
+const ONE_CALL: f64 = 0.95;
 
 /// The change to make in JAX.
 const IN_JAX: &str = "Read results (float(x), numpy.asarray, print) once for many steps. In compiled loops prefer fori_loop \
@@ -119,7 +121,10 @@ fn judge(profile: &Profile) -> Outcome {
         } else {
             change(profile, launches, looped.as_ref())
         },
-        saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
+        saving: Saving {
+            beyond: looped.as_ref().map(|_| of_one_call(profile)),
+            ..without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile))
+        },
         confidence: confidence(
             Level::Low,
             "part of the time is the device's own work, which remains; other causes of slow launching are unknown",
@@ -211,6 +216,13 @@ fn last_before(profile: &Profile) -> Option<KernelFinding> {
         threads: None,
     };
     Some(kernel_finding(profile, last, fault))
+}
+
+/// The most that one call in place of a loop saves beside the waits: nearly all of the kernels' time,
+/// because a kernel over all elements takes hardly longer than over one.
+fn of_one_call(profile: &Profile) -> Figure {
+    let kernels = super::account(profile, |accounts| accounts.kernels);
+    Figure::predicted(0.0, (0.0, ONE_CALL * kernels.bounds().1))
 }
 
 /// Estimates the saving if the host does not wait: it launches while the device works, and the

@@ -7,14 +7,18 @@
 mod launching;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{
     AROUND_LAUNCHES, Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound,
     job_saving, percent,
 };
 use crate::finding::{Evidence, Finding, Level, Observed, Saving, Scope, Severity, Unit};
+use crate::rules::known::cause_of_statement;
+use crate::rules::loops;
+use apex_knowledge::{Cause, Knowledge};
 use apex_profile::{
-    Activity, Figure, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
+    Activity, Figure, Frame, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
 };
 use launching::Queued;
 
@@ -32,6 +36,10 @@ const NAMED: f64 = 0.02;
 const MOST: usize = 5;
 /// Minimum samples at the first place: fewer may be chance.
 pub(super) const SAMPLES: f64 = 10.0;
+/// Share of a place's samples for a function below it to be named.
+const MOSTLY: f64 = 0.6;
+/// Priority of causes whose statements may stand beside a call of a library.
+const PLAIN: i64 = 1;
 /// Share of the time of a more general finding that named functions must explain to replace it.
 const EXPLAINED: f64 = 0.5;
 
@@ -103,16 +111,23 @@ fn judge(profile: &Profile) -> Outcome {
         Evidence::new(format!("idle at {place}"), time.scaled(1.0 / span).at_most(1.0), Unit::Share)
             .decrease_towards(0.0)
     };
+    let knowledge = Knowledge::current();
+    let known = cause_of_place(profile, &knowledge, &first.place);
+    let meaning = known.map_or_else(String::new, |(cause, _)| format!("; {}", cause.meaning));
+    let within = mostly_within(&first.place).map_or_else(String::new, |within| format!(", {within}"));
     Outcome::found(Draft {
         summary: format!(
-            "the GPU waits {} {} while {}",
+            "the GPU waits {} {} while {}{within}{meaning}",
             percent(first.time.value / span),
             of_what(profile),
             seen(&first.place)
         ),
         evidence: places.iter().map(evidence).collect(),
         kernels: Vec::new(),
-        change: Some(change(profile, &first.place)),
+        change: Some(match (known, written_at(&first.place)) {
+            (Some((_, remedy)), Some(line)) => format!("{}: {remedy}", place_of(line)),
+            _ => change(profile, &first.place),
+        }),
         saving: Saving {
             observed: Some(Observed { time_ns: first.time, doing: seen(&first.place) }),
             beyond: Some(Figure::predicted(0.0, (0.0, host_bound::behind_it(profile)))),
@@ -319,7 +334,7 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
         Kind::Import => format!("Import modules before the loop: {what}"),
         Kind::Sleep => format!("Wait for an event instead of sleeping in {what}"),
         Kind::Code => {
-            let cheaper = cheaper(place);
+            let cheaper = cheaper(profile, place);
             match host_bound::reason(profile) {
                 Some(change) => {
                     format!("Move {what} off the critical path. {}. {cheaper}", change.trim_end_matches('.'))
@@ -334,15 +349,69 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
 }
 
 /// A way in which code of the host may take less time, by whose code it is.
-fn cheaper(place: &IdlePlace<'_>) -> &'static str {
+fn cheaper(profile: &Profile, place: &IdlePlace<'_>) -> String {
     let is_python = |user: &HostFrame| user.frame.file.ends_with(".py");
-    match (place.library, place.user) {
-        (None, Some(user)) if is_python(user) => {
+    let around = place.user.and_then(|user| loops::around_line(profile, &user.frame));
+    match (place.library, place.user, around) {
+        (None, Some(user), Some(around)) if is_python(user) => format!(
+            "Write {around} as one expression over all its elements (arrays of NumPy or of the device), or do it once                 before the steps"
+        ),
+        (None, Some(user), None) if is_python(user) => {
             "If it goes through elements one by one, let one call work on all of them (arrays of NumPy or of the device)"
+                .into()
         }
-        (None, _) => "If it does the same in each step, keep what it made",
-        (Some(_), _) => "If its input is the same in each step, call it once and keep the result",
+        (None, ..) => "If it does the same in each step, keep what it made".into(),
+        (Some(_), ..) => "If its input is the same in each step, call it once and keep the result".into(),
     }
+}
+
+/// The innermost function of a library in which most samples of a place are, where that is another
+/// one than the place names: "mostly in `torch.nn.functional.pad` (83%)".
+fn mostly_within(place: &IdlePlace<'_>) -> Option<String> {
+    let named = place.library?;
+    let (stack, _) = place.stacks.iter().max_by_key(|(_, samples)| *samples)?;
+    let is_same = |a: &HostFrame, b: &HostFrame| {
+        (&a.frame.file, &a.frame.function) == (&b.frame.file, &b.frame.function)
+    };
+    let called = stack.frames.iter().take_while(|frame| !is_same(frame, named));
+    let share =
+        |of: &HostFrame| place.share_of_samples(|stack| stack.frames.iter().any(|frame| is_same(frame, of)));
+    let mut deep = called.filter(|frame| frame.is_of_library() && !frame.frame.function.is_empty());
+    let found = deep.find(|frame| share(frame) >= MOSTLY)?;
+    Some(format!("mostly in `{}` ({})", found.qualified_name(), percent(share(found))))
+}
+
+/// The line of the program that the time of a place passes at: in the process or thread that works
+/// meanwhile, if one does.
+fn written_at<'p>(place: &IdlePlace<'p>) -> Option<&'p Frame> {
+    let of_other = place.other.filter(|_| Kind::of(place) == Kind::Workers).map(|(_, stack)| stack);
+    let worker = of_other.and_then(|stack| stack.frames.iter().find(|frame| !frame.is_of_library()));
+    worker.or(place.user).map(|frame| &frame.frame)
+}
+
+/// `train.py:48`
+fn place_of(line: &Frame) -> String {
+    let name = line.file.rsplit('/').next().unwrap_or(&line.file);
+    line.line.map_or_else(|| name.to_owned(), |number| format!("{name}:{number}"))
+}
+
+/// The known cause of the statement at a place, with its remedy. What other threads hold up, and
+/// what compiles, saves or imports, has a remedy of its own.
+fn cause_of_place<'k>(
+    profile: &Profile,
+    knowledge: &'k Arc<Knowledge>,
+    place: &IdlePlace<'_>,
+) -> Option<(&'k Cause, &'k str)> {
+    if !matches!(Kind::of(place), Kind::Code | Kind::Sleep | Kind::Workers) {
+        return None;
+    }
+    let quote = profile.quote(written_at(place)?)?;
+    // A library's function says more than what is written around it.
+    let least = if place.library.is_some() { PLAIN + 1 } else { i64::MIN };
+    let is_about_it = |cause: &Cause| {
+        cause.priority >= least && (cause.names_host_line(quote) || cause.names_wait_line(quote))
+    };
+    cause_of_statement(profile, knowledge, is_about_it)
 }
 
 /// Removes findings that say no more than that the device waits for the host, where named functions

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, framework, host_function, in_pauses,
-    job_saving, percent, time,
+    job_saving, known, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use crate::rules::loops::{self, Loop};
 use apex_profile::names::Owner;
 use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
@@ -114,6 +115,10 @@ pub(super) fn lost(profile: &Profile) -> Option<Figure> {
 /// own code if it takes several times as long as the framework needs.
 fn change(profile: &Profile) -> Option<String> {
     let owner = framework(profile)?;
+    let remedy = || known::remedy_of_case(profile, "launch-bound/loop");
+    if let Some((looped, remedy)) = Loop::of(profile).and_then(|looped| Some((looped, remedy()?))) {
+        return Some(format!("Replace {}: {remedy}", looped.in_words()));
+    }
     let activities = || profile.activities.iter().filter(is_bound);
     let code = total(activities().map(|a| idle_during(a, &[IdleCause::HostCode])));
     let launches = activities().map(|a| a.launches).saturating_sum();
@@ -130,7 +135,7 @@ fn change(profile: &Profile) -> Option<String> {
             time(each)
         ));
     }
-    instead(owner).map(str::to_owned)
+    loops::compiled(profile, owner).or_else(|| instead(owner).map(str::to_owned))
 }
 
 /// Returns the change by which this owner's functions launch less often.

@@ -92,7 +92,8 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
                 counted(blocks, "block", "blocks")
             ),
         },
-        saves: Ok(Figure::predicted(1.0 - covered, (0.0, 1.0 - filled))),
+        // Another routine of a library may do without the kernel.
+        saves: Ok(Figure::predicted(1.0 - covered, (0.0, if own { 1.0 - filled } else { 1.0 }))),
         threads: smaller_blocks(blocks, kernel.block_threads(), sms).filter(|_| own),
     })
 }

@@ -8,7 +8,7 @@ use super::runs::{Run, runs, shares};
 use super::{Needs, Outcome, Rule, by_name, idle_around_launches};
 use crate::finding::{Saving, Scope, Severity};
 use apex_profile::names::Owner;
-use apex_profile::{Figure, Kernel, Profile};
+use apex_profile::{Figure, Frame, Kernel, Profile};
 
 /// Names of the operations of Adam's update, one parameter at a time. Models use none of these.
 pub(super) const SINGLE: [&str; 3] = ["addcdiv", "addcmul", "lerp_scalar"];
@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "At least 100 launches of addcdiv, addcmul or lerp kernels of PyTorch (foreach: lerp, sqrt, divides), which are steps of Adam's \
-              update, with 2% of the GPU time together. Elementwise kernels that follow them in a repeated sequence are steps too.",
+              update, with 2% of the GPU time together, and a function of an optimizer on the call stacks, where these were read. Elementwise kernels that follow them in a repeated sequence are steps too.",
     source: "PyTorch, torch.optim: implementations for-loop, foreach and fused.",
     why: "Each operation of the update reads and writes all its tensors, and without foreach each parameter \
         needs its own launches; the fused update reads and writes each tensor once, in one kernel for all \
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(profile: &Profile) -> Outcome {
     let launches = launches_of(profile, &SINGLE) + launches_of(profile, &LISTS);
-    if launches < LAUNCHES && profile.totals.gpu_time_ns.is_some() {
+    if launches < LAUNCHES && profile.totals.gpu_time_ns.is_some() || is_of_another(profile) {
         return Outcome::Clear;
     }
     let runs = runs(profile);
@@ -65,6 +65,27 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::Found(draft)
 }
 
+/// Whether call stacks of these kernels were read, and none of them is an optimizer's.
+fn is_of_another(profile: &Profile) -> bool {
+    let kernels = profile.kernels.iter().filter(|kernel| is_step(kernel));
+    let stacks = kernels.flat_map(|kernel| &kernel.stacks);
+    let mut frames = stacks
+        .filter_map(|count| profile.call_stacks.get(count.stack))
+        .map(|stack| &stack.frames)
+        .filter(|frames| !frames.is_empty())
+        .peekable();
+    frames.peek().is_some() && !frames.flatten().any(is_of_optimizer)
+}
+
+/// Whether a function is an optimizer's, by its file or its name.
+fn is_of_optimizer(frame: &Frame) -> bool {
+    let is_named = |text: &str| {
+        let text = text.to_lowercase();
+        ["optim", "adam", "lamb", "adagrad", "rmsprop"].iter().any(|word| text.contains(word))
+    };
+    is_named(&frame.file) || is_named(&frame.function)
+}
+
 /// Whether a kernel is a step of Adam's update by its name.
 pub(super) fn is_step(kernel: &Kernel) -> bool {
     is_single(kernel) || kernel.traits.owner == Owner::PyTorch && is_any(kernel, &LISTS)
@@ -77,7 +98,10 @@ fn is_single(kernel: &Kernel) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_clear, assert_finds, called, named, timed};
+    use super::super::fixture::{
+        assert_clear, assert_clear_in, assert_finds, assert_finds_in, called, launched_at, named, profile_of,
+        timed,
+    };
     use super::RULE;
 
     const STEP: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::addcdiv_cuda_kernel(at::TensorIteratorBase&)::\
@@ -87,5 +111,17 @@ mod tests {
     fn fires_on_steps_of_the_update() {
         assert_finds(&RULE, timed(named(STEP), 2e3));
         assert_clear(&RULE, timed(called(named(STEP), 99, 4e3), 2e3));
+    }
+
+    #[test]
+    fn the_same_kernels_of_a_model_are_no_optimizer() {
+        let from = |file, function| {
+            let mut profile = profile_of([timed(named(STEP), 2e3)]);
+            launched_at(&mut profile, file, 7, function);
+            profile
+        };
+        assert_clear_in(&RULE, from("/home/me/climate.py", "Climate.forward"));
+        assert_finds_in(&RULE, from("/v/site-packages/torch/optim/adam.py", "_multi_tensor_adam"));
+        assert_finds_in(&RULE, from("/home/me/own.py", "MyAdamW.step"));
     }
 }

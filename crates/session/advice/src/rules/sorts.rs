@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     change: "If only the first k are used, select them: torch.topk, jax.lax.top_k. If all are, sort fewer bits (16-bit \
         keys, begin_bit and end_bit of cub::DeviceRadixSort), sort keys without values, or sort outside of the loop \
         where the keys do not change.",
-    saving: "Half of their time, between nothing (the whole order is needed) and nine tenths.",
+    saving: "Half of their time, between nothing (the whole order is needed) and nearly all of it (no order is).",
     verify: "launches of sort kernels disappear or take less GPU time",
     judge,
 };
@@ -34,7 +34,7 @@ fn judge(profile: &Profile) -> Outcome {
         profile,
         RULE.change,
         "it is unknown how much of the order is used",
-        |kernel| sorts(kernel).then(|| Figure::predicted(0.5, (0.0, 0.9))),
+        |kernel| sorts(kernel).then(|| Figure::predicted(0.5, (0.0, 0.99))),
         |who| format!("{who}: sorting"),
     )
 }

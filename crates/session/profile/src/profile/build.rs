@@ -29,7 +29,7 @@ use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Graph, Images, LaunchQueue,
-    LaunchedRank, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
+    LaunchedRank, Loops, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
     Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes,
 };
 use crate::observer::Observer;
@@ -91,7 +91,7 @@ impl Profile {
         let kept = profile.images.keys().cloned().collect();
         profile.kernels.iter_mut().for_each(|kernel| code::keep_known(&mut kernel.code, &kept));
         profile.sources = lines::sources(session, selection);
-        profile.quotes = quotes::of_session(session, &profile);
+        (profile.quotes, profile.loops) = quotes::of_session(session, &profile);
         profile
     }
 
@@ -380,6 +380,7 @@ impl Builder {
             images: Images::new(),
             sources: Sources::new(),
             quotes: Quotes::new(),
+            loops: Loops::new(),
         };
         owners::name_libraries(&mut profile);
         profile.tell_waiting_for_ranks(&self.other_collectives);

@@ -28,11 +28,21 @@ const EXTENSIONS: [&str; 13] =
 /// Statements by file and line, in at most [`source_line::COLUMNS`] characters. No part of what is
 /// written.
 pub type Quotes = BTreeMap<(String, u32), String>;
+/// The innermost loop of Python around a file's line, in its function: its line and its statement.
+/// No part of what is written.
+pub type Loops = BTreeMap<(String, u32), (u32, String)>;
 
 impl Profile {
     /// The statement at the line of a frame; `None` if it is not known.
     pub fn quote(&self, frame: &Frame) -> Option<&str> {
         self.quotes.get(&(frame.file.clone(), frame.line?)).map(String::as_str)
+    }
+
+    /// The line and the statement of the innermost loop around the line of a frame, in its function;
+    /// `None` if none is known.
+    pub fn loop_around(&self, frame: &Frame) -> Option<(u32, &str)> {
+        let (line, statement) = self.loops.get(&(frame.file.clone(), frame.line?))?;
+        Some((*line, statement))
     }
 
     /// Lines of the program's own code that the profile names.
@@ -49,20 +59,21 @@ impl Profile {
     }
 }
 
-/// The statements at the lines that the profile of a session names.
-pub(super) fn of_session(session: &Session, profile: &Profile) -> Quotes {
+/// The statements at the lines that the profile of a session names, and the loops around them.
+pub(super) fn of_session(session: &Session, profile: &Profile) -> (Quotes, Loops) {
     let began = session.processes.iter().map(|process| process.start_real_ns).min().unwrap_or(0);
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for (file, line) in profile.lines_of_user() {
         files.entry(file).or_default().push(line);
     }
-    let mut quotes = Quotes::new();
+    let (mut quotes, mut loops) = (Quotes::new(), Loops::new());
     for (file, lines) in files.into_iter().take(MOST_FILES) {
         let Some(text) = unchanged(Path::new(file), began) else { continue };
-        let found = source_line::statements(&text, &lines, file.ends_with(".py") || file.ends_with(".pyx"));
-        quotes.extend(found.into_iter().map(|(line, quote)| ((file.to_owned(), line), quote)));
+        let found = source_line::find(&text, &lines, file.ends_with(".py") || file.ends_with(".pyx"));
+        quotes.extend(found.statements.into_iter().map(|(line, quote)| ((file.to_owned(), line), quote)));
+        loops.extend(found.loops.into_iter().map(|(line, around)| ((file.to_owned(), line), around)));
     }
-    quotes
+    (quotes, loops)
 }
 
 /// The text of a source file that was not modified since; `None` if any condition fails.

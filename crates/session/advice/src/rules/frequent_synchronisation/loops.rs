@@ -1,6 +1,6 @@
 //! Waits that one line makes again and again in a step: a loop that handles elements one by one.
 
-use super::super::known;
+use super::super::{known, loops};
 use apex_profile::{Frame, Profile, Site, StackCount};
 
 /// Minimum number of waits from one line in a step for them to be those of a loop.
@@ -26,7 +26,9 @@ impl Loop {
         let count = share * waits as f64;
         let each = profile.steps().map(|steps| count / steps).filter(|each| *each >= EACH_STEP);
         let known = known::loop_at(profile, line, count);
-        let times = each.map(|each| format!("{line} waits {each:.0} times in each step"));
+        let around = loops::around_line(profile, line);
+        let around = around.map_or_else(String::new, |around| format!(", in {around},"));
+        let times = each.map(|each| format!("{line}{around} waits {each:.0} times in each step"));
         let meaning = known.as_ref().map(|(meaning, _)| meaning.trim_end_matches('.').to_owned());
         let seen = match (times, meaning) {
             (Some(times), Some(meaning)) => format!("{times}: {meaning}"),

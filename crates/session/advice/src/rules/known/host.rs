@@ -2,7 +2,7 @@
 
 use super::super::host_function::{SAMPLES, of_what, samples_of};
 use super::super::{Draft, confidence, job_saving, percent};
-use super::{Known, is_worth, likely_ns, rows, with_kernels};
+use super::{Known, is_worth, likely_ns, rows, runs_ahead, with_kernels};
 use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::{Cause, Claims};
 use apex_profile::{Figure, Frame, HostFrame, HostStack, IdlePlace, Profile};
@@ -139,5 +139,6 @@ fn saving(profile: &Profile, cause: &Cause, time: Figure) -> Saving {
     }
     let (low, high) = time.bounds();
     let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
-    job_saving(profile, figure.at_most(profile.totals.span_ns))
+    let ahead = Figure::predicted(0.0, (0.0, runs_ahead(profile, time.value)));
+    Saving { beyond: Some(ahead), ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
 }

@@ -127,6 +127,13 @@ fn idle_time(profile: &Profile, cause: &Cause, rows: &[(usize, f64)]) -> Option<
     Some(Figure::predicted(around.value * saves.likely, (low * saves.least, high * saves.most)))
 }
 
+/// The most that goes with the launches of a cause's kernels: their share of all idle time.
+fn idle_beside(profile: &Profile, rows: &[(usize, f64)]) -> Option<Figure> {
+    let kernels = rows.iter().filter_map(|&(row, _)| profile.kernels.get(row));
+    let idle = profile.accounts().idle_ns().bounds().1 * share_of_launches(profile, kernels);
+    (idle > 0.0).then(|| Figure::predicted(0.0, (0.0, idle)))
+}
+
 fn known<'k>(profile: &Profile, claimed: Claimed<'k>, share: f64) -> Known<'k> {
     let Claimed { cause, remedy, rows } = claimed;
     let saves = cause.saves;
@@ -150,7 +157,7 @@ fn known<'k>(profile: &Profile, claimed: Claimed<'k>, share: f64) -> Known<'k> {
     });
     draft.summary = format!("{}; {} of GPU time", draft.summary.trim_end_matches('.'), percent(share));
     draft.evidence = vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)];
-    draft.saving.beyond = idle_time(profile, cause, &rows);
+    draft.saving.beyond = idle_time(profile, cause, &rows).or_else(|| idle_beside(profile, &rows));
     // The remedy is the cause's.
     draft.change = None;
     Known { cause, remedy, draft, saves_ns: Some(saves_ns) }

@@ -7,7 +7,7 @@
 
 use super::super::host_function::of_what;
 use super::super::{Draft, confidence, job_saving, percent};
-use super::{Known, is_worth, likely_ns, share_where};
+use super::{Known, is_worth, likely_ns, runs_ahead, share_where, with_kernels};
 use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::Cause;
 use apex_profile::{CallStack, Figure, Frame, HostFrame, Kernel, Profile, StackCount, total};
@@ -44,8 +44,10 @@ pub(super) fn known<'k>(
     let doing = format!("the host makes {launches} in `{function}`{from}");
     let saving = Saving {
         observed: Some(Observed { time_ns: time, doing }),
+        beyond: Some(Figure::predicted(0.0, (0.0, runs_ahead(profile, time.value)))),
         ..job_saving(profile, figure.at_most(profile.totals.span_ns))
     };
+    let saving = with_kernels(profile, cause, saving);
     if !is_worth(profile, &saving) {
         return None;
     }

@@ -1,0 +1,60 @@
+//! The remedy of the statement that a finding quotes, where the finding has none of its own.
+//!
+//! A rule about an account of time, or about kernels of a library, says what is wrong with the time
+//! and not what is written. Where the statement at its place is known ([`apex_knowledge`]), what to
+//! write instead comes first, and the rule's own change after it; the other way round where the rule
+//! is about all launches. Claims stay those of the rule.
+
+use crate::finding::{Finding, Quoted, Scope, in_short};
+use crate::rules::{self, known::cause_of_statement, known::fits_operations};
+use apex_knowledge::{Cause, Knowledge};
+use apex_profile::Profile;
+
+/// Adds what to write in place of the statement that each finding quotes, where it is known.
+pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
+    let knowledge = Knowledge::current();
+    for finding in findings.iter_mut().filter(|finding| finding.cause.is_none()) {
+        let Some(place) = &finding.place else { continue };
+        let is_about_it = |cause: &Cause| is_about(profile, finding, cause, &place.text);
+        let Some((cause, remedy)) = cause_of_statement(profile, &knowledge, is_about_it) else { continue };
+        let own = finding.change.trim_end_matches('.');
+        // One line makes a part of the launches: what helps all of them comes first.
+        let change = match finding.rule == rules::LAUNCH_BOUND {
+            true => format!("{own}. {}: {remedy}", at(place)),
+            false => format!("{}: {remedy}. Otherwise: {own}", at(place)),
+        };
+        finding.summary = format!("{}; {}", finding.summary, cause.meaning);
+        finding.remedy = in_short(&change);
+        finding.change = change;
+    }
+}
+
+/// Least priority of causes whose statements say what they are about by one name.
+const CLEAR: i64 = 2;
+
+/// Whether a cause is about a finding's statement, in the kind of time that the finding is about.
+fn is_about(profile: &Profile, finding: &Finding, cause: &Cause, statement: &str) -> bool {
+    let rule = finding.rule.as_str();
+    match finding.scope {
+        Scope::Host if rules::WAITS == rule => cause.names_wait_line(statement),
+        // Launches of a statement take time whatever it computes: it must be a clear one.
+        Scope::Host if rules::LAUNCH_BOUND == rule => {
+            let is_named = [Cause::names_line, Cause::names_host_line, Cause::names_wait_line];
+            cause.priority >= CLEAR && is_named.iter().any(|is_named| is_named(cause, statement))
+        }
+        Scope::Host if rules::OF_HOST_CODE.contains(&rule) => cause.names_host_line(statement),
+        Scope::Kernel if rules::OF_LIBRARIES.contains(&rule) => {
+            let time = |row: usize| profile.kernels.get(row).and_then(|kernel| kernel.gpu_total_ns());
+            let kernels =
+                finding.kernels.iter().map(|found| (found.kernel, time(found.kernel).unwrap_or(1.0)));
+            cause.names_line(statement) && fits_operations(profile, cause, kernels)
+        }
+        _ => false,
+    }
+}
+
+/// `train.py:48`
+fn at(place: &Quoted) -> String {
+    let name = place.file.rsplit('/').next().unwrap_or(&place.file);
+    format!("{name}:{}", place.line)
+}
