@@ -112,8 +112,9 @@ pub struct Context {
     pub(crate) exit: u32,
     /// Rounds of the strip's backward jumps.
     pub(crate) rounds: u64,
-    /// The strip that calls, in the upper half of its stop's address.
-    pub(crate) padding: [u64; 3],
+    /// Where the laps of the strip's loops go.
+    pub(crate) laps: *mut [u32; 8],
+    pub(crate) padding: [u64; 2],
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],
     /// Words to be stored, or that were loaded: those of each element follow each other.
@@ -135,6 +136,7 @@ pub(crate) mod at {
     pub(crate) const STOPPED: i32 = offset_of!(Context, stopped) as i32;
     pub(crate) const EXIT: i32 = offset_of!(Context, exit) as i32;
     pub(crate) const ROUNDS: i32 = offset_of!(Context, rounds) as i32;
+    pub(crate) const LAPS: i32 = offset_of!(Context, laps) as i32;
     pub(crate) const ADDRESS: i32 = offset_of!(Context, address) as i32;
     pub(crate) const DATA: i32 = offset_of!(Context, data) as i32;
     pub(crate) const STOPS: i32 = offset_of!(Context, stops) as i32;

@@ -10,11 +10,11 @@ mod access;
 mod compute;
 
 use crate::assembler::{Assembler, If, Label, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
-use crate::context::{JUMPS, LOOP, at};
+use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
-use crate::region::{Class, End, Guard, Instruction, Operation, Reg, Region, Target};
+use crate::region::{Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Target};
 
 /// The generator's own vector registers.
 pub(crate) const A: u8 = REGISTERS;
@@ -52,10 +52,12 @@ type Later<'r> = Box<dyn FnOnce(&mut Generator<'r>) + 'r>;
 
 /// Offsets from the stack pointer.
 mod stack {
-    /// The stop of the strip.
-    pub(super) const STOP: i32 = 0;
-    /// The number of the strip.
-    pub(super) const STRIP: i32 = 8;
+    /// The warp's predicates.
+    pub(super) const PREDICATES: i32 = 0;
+    /// The predicates after the last strip.
+    pub(super) const END: i32 = 8;
+    /// Backward jumps of loops that threads leave one by one, until the helper is asked.
+    pub(super) const PATIENCE: i32 = 16;
     /// Where vectors are kept while a helper runs.
     pub(super) const SAVED: i32 = 32;
     /// The lanes of a gathered word.
@@ -107,34 +109,41 @@ impl<'r> Generator<'r> {
         self.asm.add(RSP, -frame);
         self.asm.copy(RBX, RDI);
         self.asm.load(RBP, RBX, at::WINDOWS);
+        self.asm.store_number(RSP, stack::PATIENCE, JUMPS as u32);
 
         self.asm.bind(next_warp);
         self.asm.load(RAX, RBX, at::FRAMES);
         self.asm.load(R12, RAX, 0);
         self.asm.load(R13, RAX, 8);
         self.asm.load(R14, RAX, 16);
-        self.asm.copy(RAX, RBX);
-        self.asm.add(RAX, at::STOPS);
-        self.asm.store(RSP, stack::STOP, RAX);
-        self.asm.store_number(RSP, stack::STRIP, 0);
+        self.asm.store(RSP, stack::PREDICATES, R14);
+        self.asm.copy(RAX, R14);
+        self.asm.add(RAX, crate::context::STRIPS as i32);
+        self.asm.store(RSP, stack::END, RAX);
+        self.asm.set(R15, JUMPS as u32);
 
         self.asm.bind(strip);
-        self.asm.set(R15, JUMPS as u32);
-        self.asm.store_number(RBX, at::ROUNDS, 0);
+        if self.has_loops() {
+            self.asm.set(R15, JUMPS as u32);
+            self.asm.store_number(RBX, at::ROUNDS, 0);
+        }
         self.enter();
+        self.begin_lane_loop(None, Target::Block(0));
         for block in 0..self.region.blocks.len() {
             self.block(block);
         }
         let next_strip = self.next_strip;
         self.asm.bind(next_strip);
+        let loops = self.region.lane_loops() as i32;
+        if loops > 0 {
+            self.asm.load(RAX, RBX, at::LAPS);
+            self.asm.add(RAX, loops * VECTOR);
+            self.asm.store(RBX, at::LAPS, RAX);
+        }
         self.asm.add(R12, 8 * 4);
         self.asm.add(R13, 8 * 8);
         self.asm.add(R14, 1);
-        self.asm.load(RAX, RSP, stack::STOP);
-        self.asm.add(RAX, size_of::<crate::context::Stop>() as i32);
-        self.asm.store(RSP, stack::STOP, RAX);
-        self.asm.increment(RSP, stack::STRIP);
-        self.asm.compare_in_memory(RSP, stack::STRIP, crate::context::STRIPS as i32);
+        self.asm.compare_memory(R14, RSP, stack::END);
         self.asm.jump_if(If::NotZero, strip);
 
         self.asm.compare_in_memory(RBX, at::STOPPED, 0);
@@ -184,6 +193,16 @@ impl<'r> Generator<'r> {
         let groups = self.groups.all.len() as i32 * GROUP;
         let bytes = stack::REST + groups + self.homes.stack as i32 * VECTOR;
         (bytes + 15) / 16 * 16 + 8
+    }
+
+    /// Whether the region goes back to its first block.
+    fn is_entered_again(&self) -> bool {
+        is_entered_again(self.region)
+    }
+
+    fn has_loops(&self) -> bool {
+        let blocks = self.region.blocks.iter().enumerate();
+        blocks.flat_map(|(at, block)| block.end.targets().into_iter().map(move |to| (at, to))).any(|(at, to)| is_back(to, at))
     }
 
     fn class(&self, reg: Reg) -> Class {
@@ -238,7 +257,7 @@ impl<'r> Generator<'r> {
 
     /// Loads what is live at the start, unless it stays in the frame.
     fn enter(&mut self) {
-        let live: Vec<Reg> = self.liveness.starts[0].iter().collect();
+        let live: Vec<Reg> = self.liveness.at(self.region, None, Target::Block(0)).iter().collect();
         for reg in live {
             for half in 0..self.halves(reg) {
                 let home = self.homes.of[reg.0 as usize][half];
@@ -284,13 +303,18 @@ impl<'r> Generator<'r> {
         let block = &self.region.blocks[index];
         let label = self.labels[index];
         self.asm.bind(label);
-        self.count(index);
+        // The first block is executed once, unless it is a loop.
+        if block.lane_loop.is_none() && (index > 0 || self.is_entered_again()) {
+            self.count(index);
+        }
         self.states = self.nans.starts[index].clone();
         let live = self.liveness.of_block(self.region, index);
         for (instruction, live) in block.instructions.iter().zip(live) {
             let dirty = self.nans.step(&mut self.states, instruction).expect("no mixed register escapes");
             dirty.into_iter().for_each(|reg| self.clean(reg));
-            if let Some(guard) = instruction.guard {
+            if let Some(guard) = instruction.guard
+                && block.lane_loop.is_none()
+            {
                 self.count_lanes(guard);
             }
             match &instruction.operation {
@@ -299,6 +323,10 @@ impl<'r> Generator<'r> {
                 }
                 Operation::Access(access) => self.access(access, instruction.guard, live),
             }
+        }
+        if let (Some(lane_loop), End::Branch { guard, next, .. }) = (block.lane_loop, block.end) {
+            self.repeat_lane_loop(index, lane_loop, guard);
+            return self.go(index, next);
         }
         match block.end {
             End::Jump(target) => self.go(index, target),
@@ -319,6 +347,9 @@ impl<'r> Generator<'r> {
 
     /// Goes on at a target, which may be the next block.
     fn go(&mut self, from: usize, target: Target) {
+        if target == Target::Block(from as u32 + 1) {
+            self.begin_lane_loop(Some(from), target);
+        }
         if target != Target::Block(from as u32 + 1) {
             self.go_explicitly(from, target);
         }
@@ -329,12 +360,66 @@ impl<'r> Generator<'r> {
             Target::Exit(exit) => self.exit(exit),
             Target::Block(block) => {
                 let label = self.labels[block as usize];
+                self.begin_lane_loop(Some(from), target);
                 if is_back(target, from) {
                     self.burn(block, label);
                 }
                 self.asm.jump(label);
             }
         }
+    }
+
+    /// Sets what a loop that threads leave one by one starts with, if the target is one.
+    fn begin_lane_loop(&mut self, from: Option<usize>, target: Target) {
+        let Target::Block(block) = target else { return };
+        let Some(lane_loop) = self.region.blocks[block as usize].lane_loop else { return };
+        if from == Some(block as usize) {
+            return;
+        }
+        for (vex, reg) in [(op::PCMPEQD, lane_loop.mask), (op::PXOR, lane_loop.laps)] {
+            self.asm.vector(vex, A, A, Rm::Ymm(A));
+            let home = self.rm(reg, 0);
+            self.asm.two(op::MOVUPS_STORE, A, home);
+        }
+    }
+
+    /// The end of a loop that threads leave one by one: it goes back while any of them stays, and
+    /// else notes their laps.
+    fn repeat_lane_loop(&mut self, block: usize, lane_loop: LaneLoop, stays: Guard) {
+        let mask = self.reg(lane_loop.mask, 0, A);
+        let laps = self.reg(lane_loop.laps, 0, B);
+        self.asm.vector(op::PSUBD, laps, laps, Rm::Ymm(mask));
+        self.finish(lane_loop.laps, 0, laps, None);
+        let condition = self.reg(stays.predicate, 0, C);
+        match stays.negated {
+            false => self.asm.vector(op::PAND, mask, mask, Rm::Ymm(condition)),
+            true => self.asm.vector(op::PANDN, mask, condition, Rm::Ymm(mask)),
+        }
+        self.finish(lane_loop.mask, 0, mask, None);
+        let (done, ask, again) = (self.asm.label(), self.asm.label(), self.labels[block]);
+        self.asm.two(op::TESTPS, mask, Rm::Ymm(mask));
+        self.asm.jump_if(If::Zero, done);
+        self.asm.decrement_in_memory(RSP, stack::PATIENCE);
+        self.asm.jump_if(If::NotZero, again);
+        self.asm.jump(ask);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(ask);
+            this.asm.store_number(RSP, stack::PATIENCE, JUMPS as u32);
+            this.ask(block as u32, again);
+        }));
+        self.asm.bind(done);
+        let laps = self.reg(lane_loop.laps, 0, B);
+        self.asm.load(RAX, RBX, at::LAPS);
+        self.asm.two(op::MOVUPS_STORE, laps, Rm::Memory(RAX, lane_loop.index as i32 * VECTOR));
+    }
+
+    /// Asks the helper whether to go on with a loop, and stops if not.
+    fn ask(&mut self, block: u32, target: Label) {
+        self.call(LOOP | block, None);
+        self.asm.test(RAX, u32::MAX);
+        self.asm.jump_if(If::Zero, target);
+        let live = self.liveness.starts[block as usize].clone();
+        self.stop(LOOP | block, &live);
     }
 
     /// Counts a backward jump; once in a while the helper is asked whether to go on.
@@ -346,11 +431,7 @@ impl<'r> Generator<'r> {
             this.asm.bind(ask);
             this.asm.increment(RBX, at::ROUNDS);
             this.asm.set(R15, JUMPS as u32);
-            this.call(LOOP | block, None);
-            this.asm.test(RAX, u32::MAX);
-            this.asm.jump_if(If::Zero, target);
-            let live = this.liveness.starts[block as usize].clone();
-            this.stop(LOOP | block, &live);
+            this.ask(block, target);
         }));
     }
 
@@ -369,7 +450,14 @@ impl<'r> Generator<'r> {
     fn stop(&mut self, site: u32, live: &Set) {
         let live: Vec<Reg> = live.iter().filter(|reg| self.written.has(*reg)).collect();
         live.into_iter().for_each(|reg| self.leave(reg));
-        self.asm.load(RAX, RSP, stack::STOP);
+        // The stop of the strip, whose number is that of its byte of predicates.
+        self.asm.copy(RAX, R14);
+        self.asm.subtract_memory(RAX, RSP, stack::PREDICATES);
+        self.asm.shift_left(RAX, size_of::<Stop>().trailing_zeros() as u8);
+        self.asm.copy(RCX, RBX);
+        self.asm.add(RCX, at::STOPS);
+        self.asm.store(RSP, stack::GATHERED, RCX);
+        self.asm.add_memory(RAX, RSP, stack::GATHERED);
         self.asm.store_number(RAX, 0, 1);
         self.asm.store_number(RAX, 4, site);
         self.asm.store(RAX, 8, R15);
@@ -391,7 +479,9 @@ impl<'r> Generator<'r> {
             }
             self.leave(reg);
         }
-        self.asm.store_number(RBX, at::EXIT, exit);
+        if self.region.exits.len() > 1 {
+            self.asm.store_number(RBX, at::EXIT, exit);
+        }
         let next = self.next_strip;
         self.asm.jump(next);
     }
@@ -434,6 +524,11 @@ impl<'r> Generator<'r> {
             self.asm.flip(RAX, 0xff);
         }
     }
+}
+
+/// Whether a region goes back to its first block, so that this counts how often it is executed.
+pub(crate) fn is_entered_again(region: &Region) -> bool {
+    region.blocks.iter().any(|block| block.end.targets().contains(&Target::Block(0)))
 }
 
 /// Whether a jump goes back.

@@ -30,7 +30,8 @@
 //! 4. Memory that is executed is never writable.
 //!
 //! What is missing: accesses of other sizes than words, numbers of `.f64` and `.f16`, `.ftz`,
-//! branches that threads of a strip take differently, warp instructions, and AVX-512. Regions with
+//! branches that threads of a strip take differently (but at the end of a loop of one
+//! block without accesses), warp instructions, and AVX-512. Regions with
 //! them are not made; the interpreter executes them.
 
 mod assembler;
@@ -45,11 +46,12 @@ mod region;
 
 use std::ffi::c_void;
 use std::io;
+use std::mem::MaybeUninit;
 
 pub use context::{Context, Frame, Group, LOOP, STRIPS, Stop, Window};
 use executable::Executable;
 pub use kind::supports;
-pub use region::{Access, Address, Block, Class, End, Guard, Instruction, Operation, Reg, Region, Register, Target};
+pub use region::{Access, Address, Block, Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Register, Target};
 
 /// The machine code of a region.
 ///
@@ -62,6 +64,9 @@ pub struct Code {
     groups: Vec<Group>,
     of_access: Vec<usize>,
     blocks: usize,
+    lane_loops: usize,
+    /// Whether the code counts how often it executes the first block.
+    counts_first: bool,
 }
 
 /// Performs the access of a site in the threads of a mask: the address's register is in
@@ -107,7 +112,7 @@ impl Code {
         let (bytes, groups) = generated.ok_or_else(|| io::Error::other("the region is too large"))?;
         let executable = Executable::new(&bytes)?;
         let of_access = groups.of_access.iter().map(|(group, _)| *group).collect();
-        Ok(Code { executable, bytes, groups: groups.all, of_access, blocks: region.blocks.len() })
+        Ok(Code { executable, bytes, groups: groups.all, of_access, blocks: region.blocks.len(), lane_loops: region.lane_loops(), counts_first: generate::is_entered_again(region) })
     }
 
     /// The groups of accesses that are checked together; each has a window.
@@ -125,6 +130,12 @@ impl Code {
         2 * self.blocks + 1
     }
 
+    /// The vectors of laps that a warp leaves: for each strip one for each loop that threads leave one
+    /// by one. They are zero if the loop was not entered.
+    pub fn laps(&self) -> usize {
+        STRIPS * self.lane_loops
+    }
+
     /// The code, for disassemblers.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -134,7 +145,7 @@ impl Code {
     ///
     /// # Panics
     ///
-    /// If there are no warps, or other numbers of windows and counters than the code has.
+    /// If there are no warps, or other numbers of windows, counters and laps than the code has.
     ///
     /// # Safety
     ///
@@ -146,34 +157,39 @@ impl Code {
         frames: &[Frame],
         windows: &mut [Window],
         counters: &mut [u64],
+        laps: &mut [[u32; 8]],
         helper: Helper,
         user: *mut c_void,
     ) -> Outcome {
+        assert_eq!(laps.len(), frames.len() * self.laps());
         assert!(!frames.is_empty() && windows.len() == self.groups.len() && counters.len() == self.counters());
-        let mut context = Context {
-            helper,
-            user,
-            frames: frames.as_ptr(),
-            warps: frames.len() as u64,
-            warp: 0,
-            windows: windows.as_mut_ptr(),
-            counters: counters.as_mut_ptr(),
-            stopped: 0,
-            exit: 0,
-            rounds: 0,
-            padding: [0; 3],
-            address: [0; 8],
-            data: [[0; 8]; 8],
-            stops: [Stop::default(); STRIPS],
-        };
-        // SAFETY: the code is a function of this type; the caller promises the rest.
-        unsafe {
+        let mut room = MaybeUninit::<Context>::uninit();
+        let context = room.as_mut_ptr();
+        // SAFETY: the fields lie in the context. Those that are left out the code writes before
+        // anybody reads them. The code is a function of this type; the caller promises the rest.
+        let (stopped, warp, exit, stops) = unsafe {
+            (&raw mut (*context).helper).write(helper);
+            (&raw mut (*context).user).write(user);
+            (&raw mut (*context).frames).write(frames.as_ptr());
+            (&raw mut (*context).warps).write(frames.len() as u64);
+            (&raw mut (*context).warp).write(0);
+            (&raw mut (*context).windows).write(windows.as_mut_ptr());
+            (&raw mut (*context).counters).write(counters.as_mut_ptr());
+            (&raw mut (*context).stopped).write(0);
+            (&raw mut (*context).exit).write(0);
+            (&raw mut (*context).rounds).write(0);
+            (&raw mut (*context).laps).write(laps.as_mut_ptr());
+            (&raw mut (*context).stops).write([Stop::default(); STRIPS]);
             let code: unsafe extern "sysv64" fn(*mut Context) = std::mem::transmute(self.executable.start());
-            code(&raw mut context);
+            code(context);
+            ((*context).stopped, (*context).warp, (*context).exit, (*context).stops)
+        };
+        if !self.counts_first {
+            counters[0] += (frames.len() * STRIPS) as u64;
         }
-        match context.stopped {
-            0 => Outcome::Left(context.exit),
-            _ => Outcome::Stopped { warp: context.warp as usize, exit: context.exit, stops: context.stops },
+        match stopped {
+            0 => Outcome::Left(exit),
+            _ => Outcome::Stopped { warp: warp as usize, exit, stops },
         }
     }
 }

@@ -56,10 +56,20 @@ impl Liveness {
         found
     }
 
-    /// The registers that are needed after a jump to `target`.
-    pub(crate) fn at(&self, region: &Region, target: Target) -> Set {
+    /// The registers that are needed after a jump to `target` from a block, or from outside.
+    pub(crate) fn at(&self, region: &Region, from: Option<usize>, target: Target) -> Set {
         match target {
-            Target::Block(block) => self.starts[block as usize].clone(),
+            Target::Block(block) => {
+                let mut set = self.starts[block as usize].clone();
+                if let Some(lane_loop) = region.blocks[block as usize].lane_loop
+                    && from != Some(block as usize)
+                {
+                    // Who enters the loop sets them.
+                    set.remove(lane_loop.mask);
+                    set.remove(lane_loop.laps);
+                }
+                set
+            }
             Target::Exit(exit) => {
                 let mut set = Set::new(region.registers.len());
                 region.exits[exit as usize].iter().for_each(|reg| set.insert(*reg));
@@ -72,9 +82,13 @@ impl Liveness {
     fn at_end(&self, region: &Region, block: usize) -> Set {
         let mut live = Set::new(region.registers.len());
         let end = region.blocks[block].end;
-        end.targets().into_iter().for_each(|target| live.add(&self.at(region, target)));
+        end.targets().into_iter().for_each(|target| live.add(&self.at(region, Some(block), target)));
         if let End::Branch { guard, .. } = end {
             live.insert(guard.predicate);
+        }
+        if let Some(lane_loop) = region.blocks[block].lane_loop {
+            live.insert(lane_loop.mask);
+            live.insert(lane_loop.laps);
         }
         live
     }
@@ -220,7 +234,7 @@ fn units(region: &Region, liveness: &Liveness) -> Vec<Unit> {
     let mut wish = vec![None; count];
     let mut moment = 1;
     // What is live at the start of the region is loaded before it.
-    liveness.starts[0].iter().for_each(|reg| cover(reg, 0));
+    liveness.at(region, None, Target::Block(0)).iter().for_each(|reg| cover(reg, 0));
     for (index, block) in region.blocks.iter().enumerate() {
         let sets = liveness.of_block(region, index);
         let worth = 10f64.powi(depths[index].min(4));
@@ -248,6 +262,10 @@ fn units(region: &Region, liveness: &Liveness) -> Vec<Unit> {
         sets.last().into_iter().flat_map(Set::iter).for_each(|reg| cover(reg, moment));
         if let End::Branch { guard, .. } = block.end {
             weight[guard.predicate.0 as usize] += worth;
+        }
+        for reg in block.lane_loop.iter().flat_map(|lane_loop| [lane_loop.mask, lane_loop.laps]) {
+            weight[reg.0 as usize] += 2.0 * worth;
+            written[reg.0 as usize] = true;
         }
         moment += 2;
     }

@@ -180,9 +180,24 @@ impl End {
     }
 }
 
+/// A loop of one block that threads leave one by one. A thread that has left goes on computing until
+/// all have, with a guard on what is needed afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLoop {
+    /// A predicate of its own: the threads that have not left.
+    pub mask: Reg,
+    /// A word of its own: how often each thread has executed the block.
+    pub laps: Reg,
+    /// The number of the loop.
+    pub index: u32,
+}
+
 /// Instructions that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// Whether the block is a loop of this kind; its end is a branch to itself, which the threads
+    /// take that stay.
+    pub lane_loop: Option<LaneLoop>,
     /// The instructions.
     pub instructions: Vec<Instruction>,
     /// Where it goes on.
@@ -201,6 +216,11 @@ pub struct Region {
 }
 
 impl Region {
+    /// The number of loops that threads leave one by one.
+    pub fn lane_loops(&self) -> usize {
+        self.blocks.iter().filter(|block| block.lane_loop.is_some()).count()
+    }
+
     /// Removes instructions whose results nobody needs.
     pub fn prune(&mut self) {
         loop {

@@ -201,11 +201,15 @@ impl FunctionCompiler<'_> {
         let before = (is_kernel && native::is_possible()).then(|| self.steps.clone());
         let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned, &kept);
         name_patterns(&mut self.steps);
-        mark_straight(&mut self.steps, &idle);
         let native = before.map_or_else(Native::default, |steps| {
             let source = regions::Source { steps, lowered: &self.lowered, classes: &self.classes, places: &places };
-            regions::find(source, spans, &input_of)
+            let deferred = candidate.as_ref().map(|candidate| regions::Deferred {
+                end: candidate.steps(),
+                registers: candidate.registers().collect(),
+            });
+            regions::find(source, spans, &input_of, deferred)
         });
+        mark_straight(&mut self.steps, &idle, |at| native.is_worth_it(at as u32));
         let prologue = candidate.map(|candidate| candidate.placed(|reg| places[reg.0 as usize]));
         let inputs =
             inputs.iter().map(|((class, input), reg)| (places[reg.0 as usize], *class, *input)).collect();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ptx_compile::{Access, Address, Block, End, Instruction, Operation, Region, Register, Target, supports};
+use ptx_compile::{Access, Address, Block, End, Instruction, LaneLoop, Operation, Region, Register, Target, supports};
 
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::{Set, Span, live_in};
@@ -19,6 +19,9 @@ const FEWEST: usize = 4;
 /// Most steps of a region.
 const MOST: usize = 2048;
 
+/// Most steps of a function in which regions are looked for.
+const LONGEST: usize = 20_000;
+
 /// A function's steps, over virtual registers.
 pub(super) struct Source<'s> {
     pub(super) steps: Vec<Step>,
@@ -28,8 +31,21 @@ pub(super) struct Source<'s> {
     pub(super) places: &'s [Reg],
 }
 
+/// The prologue, if batches may pass it.
+pub(super) struct Deferred {
+    /// The step after it.
+    pub(super) end: usize,
+    /// What it computes: the index, and the outcome of its comparison.
+    pub(super) registers: Vec<Reg>,
+}
+
 /// The regions of a function.
-pub(super) fn find(mut source: Source, spans: &[Span], inputs: &HashMap<Reg, Input>) -> Native {
+pub(super) fn find(
+    mut source: Source,
+    spans: &[Span],
+    inputs: &HashMap<Reg, Input>,
+    deferred: Option<Deferred>,
+) -> Native {
     for step in &mut source.steps {
         if let Op::Access { args, .. } = &mut step.op
             && args.indexed.is_some()
@@ -38,10 +54,28 @@ pub(super) fn find(mut source: Source, spans: &[Span], inputs: &HashMap<Reg, Inp
             args.address = Reg::NONE;
         }
     }
+    let count = source.steps.len();
+    if count > LONGEST {
+        return Native::default();
+    }
     let live = live_in(&mut source.steps, spans, source.classes.len());
-    let mut finder = Finder { varying: Vec::new(), source, spans, inputs, live };
+    let registers = source.steps.iter_mut().map(registers).collect();
+    let mut finder = Finder {
+        jumps: Vec::new(),
+        lane_loops: Vec::new(),
+        varying: Vec::new(),
+        registers,
+        source,
+        spans,
+        inputs,
+        live,
+        deferred,
+    };
+    finder.jumps = finder.jumps();
+    // Who passes the prologue goes on behind it.
+    finder.jumps.extend(finder.deferred.iter().map(|deferred| (usize::MAX, deferred.end)));
     finder.varying = finder.varying();
-    let count = finder.source.steps.len();
+    finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
     let mut open = finder.known_ranges();
     let mut regions = Vec::new();
     while let Some((start, end)) = open.pop() {
@@ -59,14 +93,21 @@ struct Finder<'s> {
     inputs: &'s HashMap<Reg, Input>,
     /// What is live at the start of each span.
     live: Vec<Set>,
+    deferred: Option<Deferred>,
     /// Registers that probably differ between threads.
     varying: Vec<bool>,
+    /// Uses and definitions of each step.
+    registers: Vec<(Vec<Reg>, Vec<Reg>)>,
+    /// All jumps: from where to where.
+    jumps: Vec<(usize, usize)>,
+    /// For each step the start of the loop that it ends, if threads leave that one by one.
+    lane_loops: Vec<Option<usize>>,
 }
 
 /// Uses and definitions of a step.
-fn registers(step: &Step) -> (Vec<Reg>, Vec<Reg>) {
+fn registers(step: &mut Step) -> (Vec<Reg>, Vec<Reg>) {
     let (mut uses, mut definitions) = (Vec::new(), Vec::new());
-    step.clone().registers(&mut |reg, role| match role {
+    step.registers(&mut |reg, role| match role {
         Role::Use => uses.push(*reg),
         Role::Def => definitions.push(*reg),
     });
@@ -87,20 +128,12 @@ impl Finder<'_> {
         let mut varying: Vec<bool> = (0..self.source.classes.len() as u32)
             .map(|reg| self.inputs.contains_key(&Reg(reg)) && !self.is_uniform_input(Reg(reg)))
             .collect();
-        let steps: Vec<(bool, Vec<Reg>, Vec<Reg>)> = self
-            .source
-            .steps
-            .iter()
-            .map(|step| {
-                let (uses, definitions) = registers(step);
-                (!matches!(step.op, Op::Lanes { .. }), uses, definitions)
-            })
-            .collect();
         let mut changed = true;
         while changed {
             changed = false;
-            for (always, uses, definitions) in &steps {
-                if *always || uses.iter().any(|reg| varying[reg.0 as usize]) {
+            for (step, (uses, definitions)) in self.source.steps.iter().zip(&self.registers) {
+                let computes = matches!(step.op, Op::Lanes { .. });
+                if !computes || uses.iter().any(|reg| varying[reg.0 as usize]) {
                     for reg in definitions {
                         changed |= !std::mem::replace(&mut varying[reg.0 as usize], true);
                     }
@@ -162,16 +195,27 @@ impl Finder<'_> {
 
     /// The steps to which others than the one before jump from outside a range.
     fn entries(&self, start: usize, end: usize) -> BTreeSet<usize> {
-        let mut entries = BTreeSet::new();
-        for at in (0..self.source.steps.len()).filter(|at| !(start..end).contains(at)) {
-            match &self.source.steps[at].op {
-                Op::Jump { target } => entries.extend([*target as usize]),
-                Op::JumpTable { targets, .. } => entries.extend(targets.iter().map(|&target| target as usize)),
+        let outside = self.jumps.iter().filter(|(from, _)| !(start..end).contains(from));
+        outside.map(|&(_, to)| to).filter(|to| (start + 1..end).contains(to)).collect()
+    }
+
+    /// All jumps.
+    fn jumps(&self) -> Vec<(usize, usize)> {
+        let mut jumps = Vec::new();
+        for (at, step) in self.source.steps.iter().enumerate() {
+            match &step.op {
+                Op::Jump { target } => jumps.push((at, *target as usize)),
+                Op::JumpTable { targets, .. } => jumps.extend(targets.iter().map(|&to| (at, to as usize))),
                 _ => {}
             }
         }
-        entries.retain(|entry| (start + 1..end).contains(entry));
-        entries
+        jumps
+    }
+
+    /// The start of the loop that a step ends, if it is in the range and threads leave it one by
+    /// one.
+    fn lane_loop(&self, at: usize, start: usize) -> Option<usize> {
+        self.lane_loops[at].filter(|&first| first >= start)
     }
 
     /// Cuts a range that is no region; `None` if it is one.
@@ -182,8 +226,42 @@ impl Finder<'_> {
             let ends = cuts.iter().copied().chain(std::iter::once(end));
             return Some(starts.zip(ends).collect());
         }
-        let bad = (start..end).find(|&at| self.jump(at).is_some() && self.conditions(at, start, end).is_none())?;
+        for at in (start..end).filter(|&at| self.jump(at).is_some()) {
+            let Some(first) = self.lane_loop(at, start) else { continue };
+            let encloses = |&other: &usize| {
+                other > at && self.jump(other).is_some_and(|target| (start..=first).contains(&target))
+            };
+            if (start..end).any(|other| encloses(&other)) {
+                // It would be executed again and again.
+                let parts = [(start, first), (first, at + 1), (at + 1, end)];
+                return Some(parts.into_iter().filter(|(start, end)| start < end).collect());
+            }
+        }
+        let is_bad = |&at: &usize| {
+            self.jump(at).is_some() && self.lane_loop(at, start).is_none() && self.conditions(at, start, end).is_none()
+        };
+        let bad = (start..end).find(is_bad)?;
         Some([(start, bad), (bad + 1, end)].into_iter().filter(|(start, end)| start < end).collect())
+    }
+
+    /// The first step of the loop that the jump at a step ends, if that is one block, computes only,
+    /// and threads leave it one by one.
+    fn find_lane_loop(&self, at: usize) -> Option<usize> {
+        let step = &self.source.steps[at];
+        let first = self.jump(at).filter(|&target| target < at)?;
+        let (Guard::If(condition) | Guard::Unless(condition)) = step.guard else { return None };
+        let computes = |step: &Step| step.guard == Guard::Always && matches!(step.op, Op::Lanes { .. });
+        let is_one = self.varying[condition.0 as usize]
+            && self.source.steps[first..at].iter().all(computes)
+            && (first..at).all(|at| self.is_known(at))
+            && self.entries(first, at + 1).is_empty();
+        is_one.then_some(first)
+    }
+
+    /// Whether a step is in a loop that threads leave one by one.
+    fn is_in_lane_loop(&self, at: usize, (start, end): (usize, usize)) -> bool {
+        let mut jumps = (at..end).filter(|&jump| self.jump(jump).is_some());
+        jumps.next().and_then(|jump| self.lane_loop(jump, start)).is_some_and(|first| first <= at)
     }
 
     /// The registers that have to be the same in all threads, so that the jump at a step is taken by
@@ -205,10 +283,12 @@ impl Finder<'_> {
             if live.has(reg.0 as usize) {
                 needed.insert(reg);
             }
-            for step in &self.source.steps[start..end] {
-                let (uses, definitions) = registers(step);
+            for (at, (uses, definitions)) in self.registers.iter().enumerate().take(end).skip(start) {
                 if definitions.contains(&reg) {
-                    open.extend(uses);
+                    if self.is_in_lane_loop(at, (start, end)) {
+                        return None;
+                    }
+                    open.extend(uses.iter().copied());
                 }
             }
         }
@@ -224,9 +304,9 @@ impl Finder<'_> {
         for &next in &self.spans[span].successors {
             self.live[next].iter().for_each(|reg| live.insert(reg));
         }
-        for step in self.source.steps[at..self.spans[span].end].iter().rev() {
-            let (uses, definitions) = registers(step);
-            if step.guard == Guard::Always {
+        for at in (at..self.spans[span].end).rev() {
+            let (uses, definitions) = &self.registers[at];
+            if self.source.steps[at].guard == Guard::Always {
                 definitions.iter().for_each(|reg| live.remove(reg.0 as usize));
             }
             uses.iter().for_each(|reg| live.insert(reg.0 as usize));
@@ -251,7 +331,9 @@ impl Finder<'_> {
         for (index, &first) in starts.iter().enumerate() {
             let last = starts.get(index + 1).copied().unwrap_or(end);
             counted.push(builder.block(first, last));
-            uniform.extend(self.conditions(last - 1, start, end)?);
+            if self.jump(last - 1).is_some() && self.lane_loop(last - 1, start).is_none() {
+                uniform.extend(self.conditions(last - 1, start, end)?);
+            }
         }
         let uniform = uniform.into_iter().map(|reg| (self.class(reg), self.source.places[reg.0 as usize])).collect();
         Some(builder.finish(counted, uniform))
@@ -325,8 +407,11 @@ impl<'f, 's> Builder<'f, 's> {
     /// Adds the block of these steps.
     fn block(&mut self, first: usize, last: usize) -> Counted {
         let mut instructions = Vec::new();
-        let mut counted = Counted { start: first as u32, steps: (last - first) as u64, unguarded: 0, jumps: false };
+        let mut counted = Counted { start: first as u32, steps: (last - first) as u64, unguarded: 0, jumps: false, lane_loop: None };
         let mut end = None;
+        let lane_loop = self.begin_lane_loop(first, last);
+        let after = lane_loop.map(|_| self.finder.live_before(last));
+        counted.lane_loop = lane_loop.map(|lane_loop| lane_loop.index as usize);
         for at in first..last {
             let step = &self.finder.source.steps[at];
             let guard = self.guard(step.guard);
@@ -344,6 +429,10 @@ impl<'f, 's> Builder<'f, 's> {
                     let sources = [args.a, args.b, args.c].into_iter().filter(|reg| reg.is_some());
                     let sources = sources.map(|reg| self.reg(reg)).collect();
                     let d = self.reg(args.d);
+                    let is_needed = after.as_ref().is_some_and(|after| after.has(args.d.0 as usize));
+                    let stay = lane_loop.filter(|_| is_needed);
+                    let stay = stay.map(|of| ptx_compile::Guard { predicate: of.mask, negated: false });
+                    let guard = guard.or(stay);
                     let operation = Operation::Compute { meaning: *meaning, d, sources };
                     instructions.push(Instruction { guard, operation });
                 }
@@ -355,8 +444,20 @@ impl<'f, 's> Builder<'f, 's> {
             }
         }
         let end = end.unwrap_or_else(|| End::Jump(self.target(last)));
-        self.region.blocks.push(Block { instructions, end });
+        self.region.blocks.push(Block { lane_loop, instructions, end });
         counted
+    }
+
+    /// What a block needs that is a loop which threads leave one by one.
+    fn begin_lane_loop(&mut self, first: usize, last: usize) -> Option<LaneLoop> {
+        self.finder.lane_loop(last - 1, first).filter(|&start| start == first)?;
+        let index = self.region.lane_loops() as u32;
+        let mut own = |class| {
+            self.region.registers.push(Register { class, place: 0 });
+            ptx_compile::Reg(self.region.registers.len() as u32 - 1)
+        };
+        let (mask, laps) = (own(ptx_compile::Class::Predicate), own(ptx_compile::Class::Word));
+        Some(LaneLoop { mask, laps, index })
     }
 
     fn access(&mut self, at: usize, args: &AccessArgs) -> Access {
@@ -387,6 +488,11 @@ impl<'f, 's> Builder<'f, 's> {
             self.region.exits[exit as usize] = live;
         }
         self.region.prune();
-        NativeRegion::new(self.range.0 as u32, self.region, counted, self.exit_steps, self.sites, uniform)
+        let reads_prologue = self.finder.deferred.as_ref().is_some_and(|deferred| {
+            let is_block = |reg: &Reg| matches!(self.finder.inputs.get(reg), Some(Input::Block(_)));
+            self.numbers.keys().any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
+        });
+        let Builder { region, exit_steps, sites, range, .. } = self;
+        NativeRegion::new(range.0 as u32, region, counted, exit_steps, sites, uniform, reads_prologue)
     }
 }

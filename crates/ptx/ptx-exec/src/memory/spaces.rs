@@ -10,6 +10,7 @@
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
+use crate::native::Kept;
 use crate::operands::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use crate::registers::pattern::{PART, PARTS, Pattern};
@@ -63,8 +64,8 @@ pub(crate) struct Spaces<'a> {
     irregular: u8,
     /// The index of the threads, as long as it is in no register.
     pub(crate) found: Option<DeferredIndex>,
-    /// What the code of each region knows to be allowed.
-    pub(crate) windows: Vec<Vec<ptx_compile::Window>>,
+    /// What the code of each region keeps between its runs.
+    pub(crate) native: Vec<Kept>,
 }
 
 /// Offsets of accesses are smaller, or are not looked at closely.
@@ -175,7 +176,7 @@ impl<'a> Spaces<'a> {
             known: 0,
             irregular: 0,
             found: None,
-            windows: Vec::new(),
+            native: Vec::new(),
         }
     }
 
@@ -577,7 +578,7 @@ impl<'a> Spaces<'a> {
     /// Forgets the regions: device code has freed memory.
     pub(crate) fn forget(&mut self) {
         self.regions = [NOWHERE; REMEMBERED];
-        self.windows.clear();
+        self.native.iter_mut().for_each(Kept::forget);
     }
 
     /// The host address of `bytes` bytes at a generic address, for what is not a step on lanes.

@@ -18,16 +18,17 @@
 
 mod run;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ptx::ScalarType;
-use ptx_compile::{Code, Region};
+use ptx_compile::{Code, Operation, Region, Target};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
-pub(crate) use run::{Entered, Left, enter};
+pub(crate) use run::{Entered, Kept, Left, enter};
 
 /// The way in which kernels are executed. Results, faults and counts are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,18 @@ impl Native {
         Native { regions, at }
     }
 
+    /// Whether a region begins at a step that is worth to become code.
+    pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
+        self.at(pc).is_some_and(|index| self.regions[index].is_worth_it())
+    }
+
+    /// Steps in regions that have become code, and in all regions.
+    pub(crate) fn extent(&self) -> [usize; 2] {
+        let steps = |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
+        let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
+        [generated.map(steps).sum(), self.regions.iter().map(steps).sum()]
+    }
+
     pub(crate) fn region(&self, index: usize) -> &NativeRegion {
         &self.regions[index]
     }
@@ -121,6 +134,8 @@ pub(crate) struct Counted {
     pub(crate) unguarded: u64,
     /// Whether it ends with a jump without a guard.
     pub(crate) jumps: bool,
+    /// The number of the loop that threads leave one by one, if it is one.
+    pub(crate) lane_loop: Option<usize>,
 }
 
 /// A region of a function.
@@ -134,6 +149,8 @@ pub(crate) struct NativeRegion {
     pub(crate) sites: Vec<u32>,
     /// Registers that have to be the same in all threads.
     pub(crate) uniform: Vec<(Class, Reg)>,
+    /// Whether it reads something of a deferred prologue beside the index.
+    pub(crate) reads_prologue: bool,
     entered: AtomicU32,
     code: OnceLock<Option<Code>>,
 }
@@ -146,9 +163,10 @@ impl NativeRegion {
         exits: Vec<u32>,
         sites: Vec<u32>,
         uniform: Vec<(Class, Reg)>,
+        reads_prologue: bool,
     ) -> NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
-        NativeRegion { start, region, blocks, exits, sites, uniform, entered, code }
+        NativeRegion { start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
     }
 
     /// Whether there is code, or it is worth to be made now.
@@ -156,12 +174,34 @@ impl NativeRegion {
         self.code(engine).is_some()
     }
 
+    /// Whether machine code saves more than it costs to enter it and to check its accesses, which the
+    /// interpreter does once for all warps of a batch. The weights are from measurements.
+    fn is_worth_it(&self) -> bool {
+        let Region { blocks, .. } = &self.region;
+        let has_loop = blocks.iter().enumerate().any(|(at, block)| {
+            block.end.targets().iter().any(|to| matches!(to, Target::Block(to) if *to as usize <= at))
+        });
+        let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
+        let (mut saved, mut addresses) = (0, BTreeSet::new());
+        for operation in operations {
+            saved += match operation {
+                Operation::Compute { .. } => 4,
+                Operation::Access(access) => {
+                    addresses.insert((access.address.register(), access.key));
+                    3
+                }
+            };
+        }
+        has_loop || saved > 28 + 9 * addresses.len()
+    }
+
     /// The code, if it is there or worth to be made.
     fn code(&self, engine: Engine) -> Option<&Code> {
         if let Some(code) = self.code.get() {
             return code.as_ref();
         }
-        let often = engine == Engine::Compiled || self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
+        let auto = engine != Engine::Compiled;
+        let often = !auto || self.is_worth_it() && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
         often.then(|| self.code.get_or_init(|| Code::generate(&self.region).ok()).as_ref())?
     }
 }
@@ -175,6 +215,7 @@ impl Clone for NativeRegion {
             self.exits.clone(),
             self.sites.clone(),
             self.uniform.clone(),
+            self.reads_prologue,
         )
     }
 }

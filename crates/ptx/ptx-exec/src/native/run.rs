@@ -74,8 +74,8 @@ pub(crate) unsafe fn enter(
     for (frame, lanes) in frames.iter_mut().zip(warps) {
         *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
     }
-    let mut windows = around.spaces.take_windows(region_index, code.groups().len());
-    let mut counters = vec![0; code.counters()];
+    let mut kept = around.spaces.take_kept(region_index, code, warps.len());
+    let Kept { windows, counters, laps } = &mut kept;
     let mut caller = Caller {
         launch: around.launch,
         spaces: around.spaces,
@@ -87,9 +87,12 @@ pub(crate) unsafe fn enter(
     let user = (&raw mut caller).cast();
     // SAFETY: code is only made where the CPU has its instructions; the frames have the registers
     // that their code names; windows are what the memory's owner and the block allow.
-    let outcome = unsafe { code.run(&frames[..warps.len()], &mut windows, &mut counters, help, user) };
-    around.spaces.put_windows(region_index, windows);
-    count(region, &counters, around.counts);
+    let outcome = unsafe { code.run(&frames[..warps.len()], windows, counters, laps, help, user) };
+    count(region, counters, around.counts);
+    if code.laps() > 0 {
+        laps.chunks(code.laps()).for_each(|laps| count_lane_loops(region, laps, around.counts));
+    }
+    around.spaces.native[region_index] = kept;
     Some(match outcome {
         Outcome::Left(exit) => Left::At(region.exits[exit as usize]),
         Outcome::Stopped { warp, exit, stops } => stopped(region, warp, exit, &stops),
@@ -125,13 +128,36 @@ unsafe fn is_uniform(region: &NativeRegion, warps: &[Lanes]) -> bool {
 /// Adds what the code counted, in strips, to what the interpreter counts, in warps.
 fn count(region: &NativeRegion, counters: &[u64], counts: &mut Counts) {
     let (strips, blocks) = (STRIPS as u64, region.blocks.len());
-    for (index, block) in region.blocks.iter().enumerate() {
+    for (index, block) in region.blocks.iter().enumerate().filter(|(_, block)| block.lane_loop.is_none()) {
         let (executed, taken) = (counters[index], counters[blocks + index]);
         counts.warp_instructions += executed * block.steps / strips;
         counts.thread_instructions += (executed * block.unguarded + taken) * STRIP as u64;
         counts.branches += (taken + if block.jumps { executed } else { 0 }) / strips;
     }
     counts.thread_instructions += counters[2 * blocks];
+}
+
+/// Adds what a warp did in loops that its threads left one by one: it goes on until the last of them
+/// leaves, and branches differently whenever some leave and others stay.
+fn count_lane_loops(region: &NativeRegion, laps: &[[u32; STRIP]], counts: &mut Counts) {
+    let loops = laps.len() / STRIPS;
+    for (block, index) in region.blocks.iter().filter_map(|block| Some((block, block.lane_loop?))) {
+        let of_threads = laps.iter().skip(index).step_by(loops).flatten().copied();
+        let (mut most, mut sum, mut last) = (0, 0, [0u32; WARP]);
+        for (thread, laps) in of_threads.enumerate() {
+            (most, sum, last[thread]) = (most.max(u64::from(laps)), sum + u64::from(laps), laps);
+        }
+        if most == 0 {
+            continue;
+        }
+        last.sort_unstable();
+        let different = last.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+        counts.warp_instructions += most * block.steps;
+        // The jump is the step with a guard: who leaves does not execute it.
+        counts.thread_instructions += sum * block.steps - WARP as u64;
+        counts.branches += most - 1;
+        counts.divergent_branches += different;
+    }
 }
 
 /// The paths of a warp of which strips were stopped. Those that stopped first go first: they are at
@@ -256,19 +282,35 @@ impl Caller<'_, '_> {
     }
 }
 
-impl Spaces<'_> {
-    /// The windows of a region, as its last run has left them.
-    fn take_windows(&mut self, region: usize, count: usize) -> Vec<Window> {
-        if self.windows.len() <= region {
-            self.windows.resize(region + 1, Vec::new());
-        }
-        let mut windows = std::mem::take(&mut self.windows[region]);
-        windows.resize(count, Window::default());
-        windows
-    }
+/// What the code of a region keeps between its runs.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// What it knows to be allowed.
+    windows: Vec<Window>,
+    counters: Vec<u64>,
+    laps: Vec<[u32; STRIP]>,
+}
 
-    fn put_windows(&mut self, region: usize, windows: Vec<Window>) {
-        self.windows[region] = windows;
+impl Kept {
+    /// Forgets what is allowed.
+    pub(crate) fn forget(&mut self) {
+        self.windows.fill(Window::default());
+    }
+}
+
+impl Spaces<'_> {
+    /// What the code of a region keeps, as its last run has left it, with room for some warps.
+    fn take_kept(&mut self, region: usize, code: &Code, warps: usize) -> Kept {
+        if self.native.len() <= region {
+            self.native.resize_with(region + 1, Kept::default);
+        }
+        let mut kept = std::mem::take(&mut self.native[region]);
+        kept.windows.resize(code.groups().len(), Window::default());
+        kept.counters.clear();
+        kept.counters.resize(code.counters(), 0);
+        kept.laps.clear();
+        kept.laps.resize(warps * code.laps(), [0; STRIP]);
+        kept
     }
 }
 

@@ -232,7 +232,11 @@ impl Batch<'_, '_, '_, '_, '_> {
         if engine == Engine::Interpreter || !self.outermost || !region.is_ready(engine) {
             return None;
         }
-        self.flush_prologue();
+        match region.reads_prologue {
+            true => self.flush_prologue(),
+            // SAFETY: whoever has put something off is in the kernel itself.
+            false => unsafe { self.around.write_index(self.lanes) },
+        }
         let Surroundings { launch, spaces, counts, .. } = &mut *self.around;
         let around = Entered { launch, spaces, counts };
         // SAFETY: the frames have the registers that their code names, nothing of them is deferred,

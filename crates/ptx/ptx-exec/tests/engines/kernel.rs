@@ -86,7 +86,7 @@ impl Kernel {
     }
 
     fn part(&mut self) {
-        match self.below(13) {
+        match self.below(15) {
             0..=5 => {
                 let count = 1 + self.below(8);
                 (0..count).for_each(|_| self.compute());
@@ -95,6 +95,7 @@ impl Kernel {
             8 => self.shared(),
             9 | 10 => self.repeat(),
             11 => self.branch(),
+            12 | 13 => self.leave_one_by_one(),
             _ => self.bar(),
         }
     }
@@ -297,6 +298,29 @@ impl Kernel {
         let count = 1 + self.below(6);
         (0..count).for_each(|_| self.compute());
         self.add(format_args!("over{label}:"));
+    }
+
+    /// A loop that each thread leaves after a number of rounds of its own.
+    fn leave_one_by_one(&mut self) {
+        self.labels += 1;
+        let label = self.labels;
+        let rounds = self.random.choose(&["and.b32 %n7, %r0, 15;", "and.b32 %n7, %t1, 3;", "mov.u32 %n7, %t1;"]);
+        self.add(format_args!("{rounds} mov.u32 %n4, 0;"));
+        self.add(format_args!("leave{label}:"));
+        for _ in 0..1 + self.below(4) {
+            let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
+            match self.below(4) {
+                0 => self.add(format_args!("fma.rn.f32 %f{d}, %f{a}, %f{b}, %f{c};")),
+                1 => self.add(format_args!("add.s32 %r{d}, %r{a}, %r{b};")),
+                2 => self.add(format_args!("sub.f32 %f{d}, %f{a}, %f{b};")),
+                _ => self.add(format_args!("add.s64 %rl{}, %rl{}, %rl{};", d % 4, a % 4, b % 4)),
+            }
+        }
+        self.add(format_args!("add.u32 %n4, %n4, 1; setp.lt.u32 %p7, %n4, %n7;"));
+        match self.below(2) {
+            0 => self.add(format_args!("@%p7 bra leave{label};")),
+            _ => self.add(format_args!("not.pred %p7, %p7; @!%p7 bra leave{label};")),
+        }
     }
 
     fn bar(&mut self) {

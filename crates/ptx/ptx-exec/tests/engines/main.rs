@@ -24,6 +24,8 @@ const SPECIAL: [u32; 14] = [
 struct Outcome {
     result: Result<LaunchStats, Fault>,
     memory: Vec<u8>,
+    /// Steps that have become machine code.
+    generated: usize,
 }
 
 fn words(random: &mut Random, count: usize) -> Vec<u8> {
@@ -59,11 +61,12 @@ fn run(device: &Device, source: &str, engine: Engine, threads: u32, seed: u64, p
     let result = device.run(&linked, kernel, &launch);
     let mut memory = device.download(places[1], bytes);
     memory.extend(device.download(places[0], contents.len()));
-    Outcome { result, memory }
+    let generated = linked.program().machine_code().map(|(_, [generated, ..])| generated).sum();
+    Outcome { result, memory, generated }
 }
 
-/// Runs the kernel of a seed by both engines; whether it faulted.
-fn compare(seed: u64) -> bool {
+/// Runs the kernel of a seed by both engines; whether it faulted, and whether there was machine code.
+fn compare(seed: u64) -> (bool, bool) {
     let (source, threads) = Kernel::write(seed);
     let device = Device::default();
     let bytes = (GRID * threads) as usize * RESULTS as usize * 4;
@@ -80,12 +83,17 @@ fn compare(seed: u64) -> bool {
         let (thread, result) = (at as u32 / RESULTS, at as u32 % RESULTS);
         panic!("seed {seed}: thread {thread}, result {result}: {:#x}, compiled {:#x}\n{source}", one[at], other[at]);
     }
-    interpreted.result.is_err()
+    assert_eq!(interpreted.generated, 0);
+    (interpreted.result.is_err(), compiled.generated > 0)
 }
 
 fn compare_all(seeds: std::ops::Range<u64>) {
     let count = seeds.end - seeds.start;
-    let faults = seeds.filter(|&seed| compare(seed)).count() as u64;
+    let (mut faults, mut generated) = (0, 0);
+    for (faulted, had_code) in seeds.map(compare) {
+        (faults, generated) = (faults + u64::from(faulted), generated + u64::from(had_code));
+    }
+    assert!(generated > count * 2 / 3 || !ptx_compile::is_available(), "{generated} of {count} kernels have code");
     assert!(faults > count / 50 && faults < count / 2, "{faults} of {count} kernels fault");
 }
 
@@ -140,5 +148,18 @@ fn an_access_beyond_is_reported_alike_in_every_lane() {
             assert_eq!(fault.thread[0], lane);
             assert_eq!(interpreted, compiled);
         }
+    }
+}
+
+#[test]
+fn kernels_that_compute_much_become_machine_code() {
+    let linked = Device::default().load(include_str!("../../benches/speed/kernels.ptx"));
+    for (name, [_, possible, steps]) in linked.program().machine_code() {
+        let least = match name {
+            "fma_chains" | "matmul_tiled" => 9,
+            "mandelbrot" => 5,
+            _ => continue,
+        };
+        assert!(possible * 10 >= steps * least || !ptx_compile::is_available(), "{name}: {possible} of {steps}");
     }
 }
