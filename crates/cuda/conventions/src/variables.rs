@@ -60,6 +60,11 @@ pub const CPU_COUNTS: Variable =
     variable("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`.");
 pub const CPU_TIMEOUT: Variable =
     variable("APEX_CPU_TIMEOUT", "CPU device", "Maximum seconds of a kernel; unset or 0: no limit.");
+pub const CPU_ENGINE: Variable = variable(
+    "APEX_CPU_ENGINE",
+    "CPU device",
+    "How kernels are executed ([machine code](cpu-device.md#machine-code)): `auto` (default), `interpreter` or `compiled`.",
+);
 pub const CPU_TRACE: Variable = variable(
     "APEX_CPU_TRACE",
     "CPU device",
@@ -115,8 +120,19 @@ pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex
 pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
 
 /// Variables that users set.
-pub const USERS: [Variable; 10] =
-    [DISABLE, DRIVER, LIB_DIR, CPU_COUNTS, CPU_TIMEOUT, CPU_TRACE, CACHE_DIR, CPU_DEVICE, NO_COLOR, NVTX];
+pub const USERS: [Variable; 11] = [
+    DISABLE,
+    DRIVER,
+    LIB_DIR,
+    CPU_COUNTS,
+    CPU_ENGINE,
+    CPU_TIMEOUT,
+    CPU_TRACE,
+    CACHE_DIR,
+    CPU_DEVICE,
+    NO_COLOR,
+    NVTX,
+];
 
 /// Variables that APEX sets for its own libraries.
 pub const INTERNAL: [Variable; 3] = [SESSION, CPU_CHECK, PYTHON];

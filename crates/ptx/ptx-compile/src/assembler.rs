@@ -619,8 +619,10 @@ mod tests {
         expected.extend(["vzeroupper".to_owned(), "ret".to_owned()]);
         // Prefixes that say nothing are shown as such.
         let Some(found) = disassemble("general", &asm.code) else { return };
-        let found: Vec<String> =
-            found.iter().map(|text| text.trim_start_matches("rex.W").trim_start_matches("rex").to_owned()).collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|text| text.trim_start_matches("rex.W").trim_start_matches("rex").to_owned())
+            .collect();
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found, expected);
         }

@@ -202,7 +202,9 @@ impl<'r> Generator<'r> {
 
     fn has_loops(&self) -> bool {
         let blocks = self.region.blocks.iter().enumerate();
-        blocks.flat_map(|(at, block)| block.end.targets().into_iter().map(move |to| (at, to))).any(|(at, to)| is_back(to, at))
+        blocks
+            .flat_map(|(at, block)| block.end.targets().into_iter().map(move |to| (at, to)))
+            .any(|(at, to)| is_back(to, at))
     }
 
     fn class(&self, reg: Reg) -> Class {

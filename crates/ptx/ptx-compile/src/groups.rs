@@ -35,9 +35,12 @@ impl Groups {
         let (offset, bytes) = (access.offset, access.bytes());
         let key = (access.address, access.key, access.data.len());
         let joins = |group: &Group| {
-            (group.least - offset) % bytes == 0 && (offset - group.least).abs() < SPAN && (offset - group.most).abs() < SPAN
+            (group.least - offset) % bytes == 0
+                && (offset - group.least).abs() < SPAN
+                && (offset - group.most).abs() < SPAN
         };
-        let known = open.get(&key).copied().filter(|&index| joins(&self.all[index]) && instruction.guard.is_none());
+        let known =
+            open.get(&key).copied().filter(|&index| joins(&self.all[index]) && instruction.guard.is_none());
         match known {
             Some(index) => {
                 let group = &mut self.all[index];
@@ -46,7 +49,12 @@ impl Groups {
                 self.of_access.push((index, false));
             }
             None => {
-                self.all.push(Group { least: offset, most: offset, bytes: bytes as u64, store: access.store });
+                self.all.push(Group {
+                    least: offset,
+                    most: offset,
+                    bytes: bytes as u64,
+                    store: access.store,
+                });
                 self.of_access.push((self.all.len() - 1, true));
                 if instruction.guard.is_none() {
                     open.insert(key, self.all.len() - 1);

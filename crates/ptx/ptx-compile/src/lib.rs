@@ -51,7 +51,10 @@ use std::mem::MaybeUninit;
 pub use context::{Context, Frame, Group, LOOP, STRIPS, Stop, Window};
 use executable::Executable;
 pub use kind::supports;
-pub use region::{Access, Address, Block, Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Register, Target};
+pub use region::{
+    Access, Address, Block, Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Register,
+    Target,
+};
 
 /// The machine code of a region.
 ///
@@ -95,7 +98,9 @@ pub enum Outcome {
 pub fn is_available() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("popcnt")
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("popcnt")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
@@ -112,7 +117,15 @@ impl Code {
         let (bytes, groups) = generated.ok_or_else(|| io::Error::other("the region is too large"))?;
         let executable = Executable::new(&bytes)?;
         let of_access = groups.of_access.iter().map(|(group, _)| *group).collect();
-        Ok(Code { executable, bytes, groups: groups.all, of_access, blocks: region.blocks.len(), lane_loops: region.lane_loops(), counts_first: generate::is_entered_again(region) })
+        Ok(Code {
+            executable,
+            bytes,
+            groups: groups.all,
+            of_access,
+            blocks: region.blocks.len(),
+            lane_loops: region.lane_loops(),
+            counts_first: generate::is_entered_again(region),
+        })
     }
 
     /// The groups of accesses that are checked together; each has a window.
@@ -162,7 +175,9 @@ impl Code {
         user: *mut c_void,
     ) -> Outcome {
         assert_eq!(laps.len(), frames.len() * self.laps());
-        assert!(!frames.is_empty() && windows.len() == self.groups.len() && counters.len() == self.counters());
+        assert!(
+            !frames.is_empty() && windows.len() == self.groups.len() && counters.len() == self.counters()
+        );
         let mut room = MaybeUninit::<Context>::uninit();
         let context = room.as_mut_ptr();
         // SAFETY: the fields lie in the context. Those that are left out the code writes before

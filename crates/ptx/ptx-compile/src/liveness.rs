@@ -48,7 +48,8 @@ impl Liveness {
         while changed {
             changed = false;
             for block in (0..region.blocks.len()).rev() {
-                let live = found.before(region, block).next_back().unwrap_or_else(|| found.at_end(region, block));
+                let live =
+                    found.before(region, block).next_back().unwrap_or_else(|| found.at_end(region, block));
                 changed |= live != found.starts[block];
                 found.starts[block] = live;
             }
@@ -179,7 +180,8 @@ pub(crate) fn allocate(region: &Region, liveness: &Liveness) -> Homes {
             _ if !is_worth_it => (index, None),
             Some(place) => (usize::MAX, Some(free.remove(place))),
             None => {
-                let value = |index: usize| units[index].weight / (1 + units[index].last - units[index].first) as f64;
+                let value =
+                    |index: usize| units[index].weight / (1 + units[index].last - units[index].first) as f64;
                 let least = active.iter().copied().min_by(|a, b| value(a.0).total_cmp(&value(b.0)));
                 match least {
                     Some((other, register)) if value(other) < value(index) => (other, Some(register)),

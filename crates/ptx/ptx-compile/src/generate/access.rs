@@ -228,7 +228,8 @@ impl<'r> Generator<'r> {
             self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
             self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
             self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
-            let low_bits = self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
+            let low_bits =
+                self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
             self.asm.two(op::PTEST, A, low_bits);
             self.asm.jump_if(If::NotZero, unknown);
         }

@@ -93,7 +93,10 @@ impl Report {
         for &threads in &self.threads {
             let peers = self.targets.iter().copied().map(TimedCode::Peer);
             series.extend(
-                [TimedCode::Kernel, TimedCode::Interpreted].into_iter().chain(peers).map(|what| Series::new(threads, what)),
+                [TimedCode::Kernel, TimedCode::Interpreted]
+                    .into_iter()
+                    .chain(peers)
+                    .map(|what| Series::new(threads, what)),
             );
         }
         series.extend([TimedCode::Counted, TimedCode::Checked].map(|what| Series::new(1, what)));

@@ -81,7 +81,9 @@ impl Launch {
         let outcome = match how {
             How::Plain => DEVICE.run(&self.linked, self.kernel, &params),
             How::Interpreted => DEVICE.run(&self.interpreted, self.kernel, &params),
-            How::Watched(options) => watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), options).0,
+            How::Watched(options) => {
+                watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), options).0
+            }
         };
         outcome.expect("the kernel runs")
     }

@@ -18,8 +18,8 @@ mod input;
 pub(crate) mod prologue;
 mod step;
 
-use crate::operands::{Class, Reg};
 use crate::native::Native;
+use crate::operands::{Class, Reg};
 use crate::registers::Extent;
 pub(crate) use input::Input;
 use prologue::Prologue;

@@ -202,7 +202,8 @@ impl FunctionCompiler<'_> {
         let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned, &kept);
         name_patterns(&mut self.steps);
         let native = before.map_or_else(Native::default, |steps| {
-            let source = regions::Source { steps, lowered: &self.lowered, classes: &self.classes, places: &places };
+            let source =
+                regions::Source { steps, lowered: &self.lowered, classes: &self.classes, places: &places };
             let deferred = candidate.as_ref().map(|candidate| regions::Deferred {
                 end: candidate.steps(),
                 registers: candidate.registers().collect(),

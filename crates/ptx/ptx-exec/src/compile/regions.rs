@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ptx_compile::{Access, Address, Block, End, Instruction, LaneLoop, Operation, Region, Register, Target, supports};
+use ptx_compile::{
+    Access, Address, Block, End, Instruction, LaneLoop, Operation, Region, Register, Target, supports,
+};
 
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::{Set, Span, live_in};
@@ -118,8 +120,9 @@ impl Finder<'_> {
     /// Whether an input is the same in all threads of a block.
     fn is_uniform_input(&self, reg: Reg) -> bool {
         use Input::{Lane, LaneMask, LocalWindow, LocalWindowEnd, Thread, Warp};
-        let differs =
-            |input: &Input| matches!(input, Thread(_) | Lane | Warp | LaneMask(_) | LocalWindow | LocalWindowEnd);
+        let differs = |input: &Input| {
+            matches!(input, Thread(_) | Lane | Warp | LaneMask(_) | LocalWindow | LocalWindowEnd)
+        };
         self.inputs.get(&reg).is_some_and(|input| !differs(input))
     }
 
@@ -238,7 +241,9 @@ impl Finder<'_> {
             }
         }
         let is_bad = |&at: &usize| {
-            self.jump(at).is_some() && self.lane_loop(at, start).is_none() && self.conditions(at, start, end).is_none()
+            self.jump(at).is_some()
+                && self.lane_loop(at, start).is_none()
+                && self.conditions(at, start, end).is_none()
         };
         let bad = (start..end).find(is_bad)?;
         Some([(start, bad), (bad + 1, end)].into_iter().filter(|(start, end)| start < end).collect())
@@ -335,7 +340,8 @@ impl Finder<'_> {
                 uniform.extend(self.conditions(last - 1, start, end)?);
             }
         }
-        let uniform = uniform.into_iter().map(|reg| (self.class(reg), self.source.places[reg.0 as usize])).collect();
+        let uniform =
+            uniform.into_iter().map(|reg| (self.class(reg), self.source.places[reg.0 as usize])).collect();
         Some(builder.finish(counted, uniform))
     }
 }
@@ -407,7 +413,13 @@ impl<'f, 's> Builder<'f, 's> {
     /// Adds the block of these steps.
     fn block(&mut self, first: usize, last: usize) -> Counted {
         let mut instructions = Vec::new();
-        let mut counted = Counted { start: first as u32, steps: (last - first) as u64, unguarded: 0, jumps: false, lane_loop: None };
+        let mut counted = Counted {
+            start: first as u32,
+            steps: (last - first) as u64,
+            unguarded: 0,
+            jumps: false,
+            lane_loop: None,
+        };
         let mut end = None;
         let lane_loop = self.begin_lane_loop(first, last);
         let after = lane_loop.map(|_| self.finder.live_before(last));
@@ -468,7 +480,8 @@ impl<'f, 's> Builder<'f, 's> {
             None if args.narrow => (Address::Word(self.reg(args.address)), 0),
             None => (Address::Long(self.reg(args.address)), 0),
         };
-        let data = args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
+        let data =
+            args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
         self.sites.push(at as u32);
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
@@ -490,7 +503,9 @@ impl<'f, 's> Builder<'f, 's> {
         self.region.prune();
         let reads_prologue = self.finder.deferred.as_ref().is_some_and(|deferred| {
             let is_block = |reg: &Reg| matches!(self.finder.inputs.get(reg), Some(Input::Block(_)));
-            self.numbers.keys().any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
+            self.numbers
+                .keys()
+                .any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
         });
         let Builder { region, exit_steps, sites, range, .. } = self;
         NativeRegion::new(range.0 as u32, region, counted, exit_steps, sites, uniform, reads_prologue)

@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use apex_conventions::variables::CPU_ENGINE;
 use ptx::ScalarType;
 use ptx_compile::{Code, Operation, Region, Target};
 use ptx_lower::Meaning;
@@ -56,8 +57,8 @@ impl Engine {
     pub fn of_environment() -> Engine {
         static ENGINE: OnceLock<Engine> = OnceLock::new();
         *ENGINE.get_or_init(|| {
-            let name = std::env::var("APEX_CPU_ENGINE").unwrap_or_default();
-            Engine::named(&name).unwrap_or(Engine::Auto)
+            let name = CPU_ENGINE.value().unwrap_or_default();
+            name.to_str().and_then(Engine::named).unwrap_or(Engine::Auto)
         })
     }
 }
@@ -101,12 +102,13 @@ impl Native {
 
     /// Whether a region begins at a step that is worth to become code.
     pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
-        self.at(pc).is_some_and(|index| self.regions[index].is_worth_it())
+        self.at(pc).is_some_and(|index| self.regions[index].worth)
     }
 
     /// Steps in regions that have become code, and in all regions.
     pub(crate) fn extent(&self) -> [usize; 2] {
-        let steps = |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
+        let steps =
+            |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
         let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
         [generated.map(steps).sum(), self.regions.iter().map(steps).sum()]
     }
@@ -151,6 +153,8 @@ pub(crate) struct NativeRegion {
     pub(crate) uniform: Vec<(Class, Reg)>,
     /// Whether it reads something of a deferred prologue beside the index.
     pub(crate) reads_prologue: bool,
+    /// Whether machine code saves more than it costs to enter it.
+    worth: bool,
     entered: AtomicU32,
     code: OnceLock<Option<Code>>,
 }
@@ -166,33 +170,13 @@ impl NativeRegion {
         reads_prologue: bool,
     ) -> NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
-        NativeRegion { start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+        let worth = is_worth_it(&region);
+        NativeRegion { worth, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
     }
 
     /// Whether there is code, or it is worth to be made now.
     pub(crate) fn is_ready(&self, engine: Engine) -> bool {
         self.code(engine).is_some()
-    }
-
-    /// Whether machine code saves more than it costs to enter it and to check its accesses, which the
-    /// interpreter does once for all warps of a batch. The weights are from measurements.
-    fn is_worth_it(&self) -> bool {
-        let Region { blocks, .. } = &self.region;
-        let has_loop = blocks.iter().enumerate().any(|(at, block)| {
-            block.end.targets().iter().any(|to| matches!(to, Target::Block(to) if *to as usize <= at))
-        });
-        let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
-        let (mut saved, mut addresses) = (0, BTreeSet::new());
-        for operation in operations {
-            saved += match operation {
-                Operation::Compute { .. } => 4,
-                Operation::Access(access) => {
-                    addresses.insert((access.address.register(), access.key));
-                    3
-                }
-            };
-        }
-        has_loop || saved > 28 + 9 * addresses.len()
     }
 
     /// The code, if it is there or worth to be made.
@@ -201,9 +185,30 @@ impl NativeRegion {
             return code.as_ref();
         }
         let auto = engine != Engine::Compiled;
-        let often = !auto || self.is_worth_it() && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
+        let often = !auto || self.worth && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
         often.then(|| self.code.get_or_init(|| Code::generate(&self.region).ok()).as_ref())?
     }
+}
+
+/// Whether machine code saves more than it costs to enter it and to check its accesses, which the
+/// interpreter does once for all warps of a batch. The weights are from measurements.
+fn is_worth_it(region: &Region) -> bool {
+    let Region { blocks, .. } = region;
+    let has_loop = blocks.iter().enumerate().any(|(at, block)| {
+        block.end.targets().iter().any(|to| matches!(to, Target::Block(to) if *to as usize <= at))
+    });
+    let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
+    let (mut saved, mut addresses) = (0, BTreeSet::new());
+    for operation in operations {
+        saved += match operation {
+            Operation::Compute { .. } => 4,
+            Operation::Access(access) => {
+                addresses.insert((access.address.register(), access.key));
+                3
+            }
+        };
+    }
+    has_loop || saved > 28 + 9 * addresses.len()
 }
 
 impl Clone for NativeRegion {

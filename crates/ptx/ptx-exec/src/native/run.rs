@@ -70,7 +70,11 @@ pub(crate) unsafe fn enter(
     if !whole || !unsafe { is_uniform(region, warps) } {
         return None;
     }
-    let mut frames = [Frame { words: std::ptr::null_mut(), longs: std::ptr::null_mut(), predicates: std::ptr::null_mut() }; MOST];
+    let mut frames = [Frame {
+        words: std::ptr::null_mut(),
+        longs: std::ptr::null_mut(),
+        predicates: std::ptr::null_mut(),
+    }; MOST];
     for (frame, lanes) in frames.iter_mut().zip(warps) {
         *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
     }

@@ -24,8 +24,8 @@
 use ptx_lower::holds;
 
 use crate::code::Op;
-use crate::memory::spaces::DeferredIndex;
 use crate::code::prologue::{Prologue, Uniform};
+use crate::memory::spaces::DeferredIndex;
 use crate::registers::lanes::Lanes;
 use crate::registers::pattern::Pattern;
 use crate::warp::Surroundings;

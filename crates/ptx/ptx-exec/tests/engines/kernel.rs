@@ -115,7 +115,8 @@ impl Kernel {
             }
             7 => {
                 let relation = self.random.choose(&[
-                    "eq", "ne", "lt", "le", "gt", "ge", "num", "nan", "equ", "neu", "ltu", "leu", "gtu", "geu",
+                    "eq", "ne", "lt", "le", "gt", "ge", "num", "nan", "equ", "neu", "ltu", "leu", "gtu",
+                    "geu",
                 ]);
                 let d = d % 4;
                 self.add(format_args!("{guard}setp.{relation}.f32 %p{d}, %f{a}, %f{b};"));
@@ -134,8 +135,19 @@ impl Kernel {
             }
             10 | 11 => {
                 let op = self.random.choose(&[
-                    "add.s32", "sub.s32", "mul.lo.s32", "and.b32", "or.b32", "xor.b32", "shl.b32", "shr.u32", "shr.s32",
-                    "min.s32", "min.u32", "max.s32", "max.u32",
+                    "add.s32",
+                    "sub.s32",
+                    "mul.lo.s32",
+                    "and.b32",
+                    "or.b32",
+                    "xor.b32",
+                    "shl.b32",
+                    "shr.u32",
+                    "shr.s32",
+                    "min.s32",
+                    "min.u32",
+                    "max.s32",
+                    "max.u32",
                 ]);
                 self.add(format_args!("{guard}{op} %r{d}, %r{a}, %r{b};"));
             }
@@ -188,7 +200,11 @@ impl Kernel {
         match self.below(9) {
             // Anywhere in the array.
             0 | 1 => {
-                let element = self.random.choose(&["and.b32 %n0, %r{a}, 2047;", "mov.u32 %n0, %t1;", "mov.u32 %n0, %t2;"]);
+                let element = self.random.choose(&[
+                    "and.b32 %n0, %r{a}, 2047;",
+                    "mov.u32 %n0, %t1;",
+                    "mov.u32 %n0, %t2;",
+                ]);
                 let element = element.replace("{a}", &a.to_string());
                 self.add(format_args!("{element} mul.wide.u32 %rd5, %n0, 4; add.s64 %rd6, %rd1, %rd5;"));
                 let ty = self.random.choose(&["u32 %r", "f32 %f"]);
@@ -203,7 +219,9 @@ impl Kernel {
                 self.add(format_args!("{guard}ld.global.v4.f32 {{%f0, %f1, %f2, %f3}}, [%rd1+{index}];"));
             }
             4 => {
-                self.add(format_args!("and.b32 %n1, %r{a}, 255; mul.wide.u32 %rd7, %n1, 8; add.s64 %rd7, %rd1, %rd7;"));
+                self.add(format_args!(
+                    "and.b32 %n1, %r{a}, 255; mul.wide.u32 %rd7, %n1, 8; add.s64 %rd7, %rd1, %rd7;"
+                ));
                 self.add(format_args!("{guard}ld.global.v2.f32 {{%f{d}, %f{}}}, [%rd7];", (d + 1) % 8));
             }
             // Each thread has words of its own.
@@ -243,12 +261,16 @@ impl Kernel {
                 self.add(format_args!("ld.shared.u32 %r{d}, [memory+{at}];"));
             }
             2 => {
-                self.add(format_args!("and.b32 %n3, %r{a}, {mask}; shl.b32 %n3, %n3, 2; mov.u32 %n4, memory;"));
+                self.add(format_args!(
+                    "and.b32 %n3, %r{a}, {mask}; shl.b32 %n3, %n3, 2; mov.u32 %n4, memory;"
+                ));
                 self.add(format_args!("add.u32 %n3, %n3, %n4; {guard}ld.shared.f32 %f{d}, [%n3];"));
             }
             _ => {
                 self.add(format_args!("and.b32 %n3, %t1, 7; shl.b32 %n3, %n3, 4; mov.u32 %n4, memory;"));
-                self.add(format_args!("add.u32 %n3, %n3, %n4; ld.shared.f32 %f{d}, [%n3]; ld.shared.f32 %f{a}, [%n3+12];"));
+                self.add(format_args!(
+                    "add.u32 %n3, %n3, %n4; ld.shared.f32 %f{d}, [%n3]; ld.shared.f32 %f{a}, [%n3+12];"
+                ));
             }
         }
         self.add(format_args!("bar.sync 0;"));
@@ -281,7 +303,9 @@ impl Kernel {
         }
         let condition = self.random.choose(&["%p5", "%p6"]);
         self.add(format_args!("add.u32 %n{counter}, %n{counter}, 1;"));
-        self.add(format_args!("setp.lt.u32 {condition}, %n{counter}, {rounds}; @{condition} bra loop{label};"));
+        self.add(format_args!(
+            "setp.lt.u32 {condition}, %n{counter}, {rounds}; @{condition} bra loop{label};"
+        ));
         self.loops -= 1;
     }
 
@@ -304,7 +328,8 @@ impl Kernel {
     fn leave_one_by_one(&mut self) {
         self.labels += 1;
         let label = self.labels;
-        let rounds = self.random.choose(&["and.b32 %n7, %r0, 15;", "and.b32 %n7, %t1, 3;", "mov.u32 %n7, %t1;"]);
+        let rounds =
+            self.random.choose(&["and.b32 %n7, %r0, 15;", "and.b32 %n7, %t1, 3;", "mov.u32 %n7, %t1;"]);
         self.add(format_args!("{rounds} mov.u32 %n4, 0;"));
         self.add(format_args!("leave{label}:"));
         for _ in 0..1 + self.below(4) {

@@ -17,8 +17,20 @@ const GRID: u32 = 3;
 
 /// Words that are more telling than random ones.
 const SPECIAL: [u32; 14] = [
-    0, 0x8000_0000, 0x3f80_0000, 0xbf80_0000, 0x7f80_0000, 0xff80_0000, 0x7fc0_0001, 0xffff_ffff, 0x7f80_0001, 1,
-    0x007f_ffff, 0x7f7f_ffff, 0x4000_0000, 0x3f00_0000,
+    0,
+    0x8000_0000,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0001,
+    0xffff_ffff,
+    0x7f80_0001,
+    1,
+    0x007f_ffff,
+    0x7f7f_ffff,
+    0x4000_0000,
+    0x3f00_0000,
 ];
 
 struct Outcome {
@@ -49,7 +61,8 @@ fn run(device: &Device, source: &str, engine: Engine, threads: u32, seed: u64, p
         std::ptr::copy_nonoverlapping(contents.as_ptr(), places[0] as *mut u8, contents.len());
         std::ptr::write_bytes(places[1] as *mut u8, 0, bytes);
     }
-    let values = [places[0].to_le_bytes().to_vec(), places[1].to_le_bytes().to_vec(), 5u32.to_le_bytes().to_vec()];
+    let values =
+        [places[0].to_le_bytes().to_vec(), places[1].to_le_bytes().to_vec(), 5u32.to_le_bytes().to_vec()];
     let params = pack(&linked, kernel, &values);
     let launch = LaunchParams {
         config: LaunchConfig::new([GRID, 1, 1], [threads, 1, 1]),
@@ -76,12 +89,18 @@ fn compare(seed: u64) -> (bool, bool) {
     assert_eq!(interpreted.result, compiled.result, "seed {seed}\n{source}");
     if interpreted.result.is_ok() && interpreted.memory != compiled.memory {
         let words = |memory: &[u8]| -> Vec<u32> {
-            memory.chunks_exact(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect()
+            memory
+                .chunks_exact(4)
+                .map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+                .collect()
         };
         let (one, other) = (words(&interpreted.memory), words(&compiled.memory));
         let at = one.iter().zip(&other).position(|(a, b)| a != b).unwrap();
         let (thread, result) = (at as u32 / RESULTS, at as u32 % RESULTS);
-        panic!("seed {seed}: thread {thread}, result {result}: {:#x}, compiled {:#x}\n{source}", one[at], other[at]);
+        panic!(
+            "seed {seed}: thread {thread}, result {result}: {:#x}, compiled {:#x}\n{source}",
+            one[at], other[at]
+        );
     }
     assert_eq!(interpreted.generated, 0);
     (interpreted.result.is_err(), compiled.generated > 0)
@@ -93,7 +112,10 @@ fn compare_all(seeds: std::ops::Range<u64>) {
     for (faulted, had_code) in seeds.map(compare) {
         (faults, generated) = (faults + u64::from(faulted), generated + u64::from(had_code));
     }
-    assert!(generated > count * 2 / 3 || !ptx_compile::is_available(), "{generated} of {count} kernels have code");
+    assert!(
+        generated > count * 2 / 3 || !ptx_compile::is_available(),
+        "{generated} of {count} kernels have code"
+    );
     assert!(faults > count / 50 && faults < count / 2, "{faults} of {count} kernels fault");
 }
 
@@ -160,6 +182,9 @@ fn kernels_that_compute_much_become_machine_code() {
             "mandelbrot" => 5,
             _ => continue,
         };
-        assert!(possible * 10 >= steps * least || !ptx_compile::is_available(), "{name}: {possible} of {steps}");
+        assert!(
+            possible * 10 >= steps * least || !ptx_compile::is_available(),
+            "{name}: {possible} of {steps}"
+        );
     }
 }

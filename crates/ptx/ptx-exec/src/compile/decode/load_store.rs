@@ -9,10 +9,10 @@ use crate::compile::decode::Undecoded;
 use crate::compile::decode::atomic;
 use crate::compile::frame::{SymbolPlace, formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
-use crate::native::Lowered;
 use crate::compile::operand::{Destination, components, is_register};
 use crate::memory::access::{self, AccessHandler, Extend};
 use crate::memory::atomics;
+use crate::native::Lowered;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::shapes::{select, test};
 

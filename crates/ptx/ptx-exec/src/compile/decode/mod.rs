@@ -27,8 +27,8 @@ use ptx::instruction::{self, Opcode};
 use ptx_lower::{Meaning, Op};
 
 use crate::arithmetic::soft::Rounding;
-use crate::native::Lowered;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::native::Lowered;
 use crate::operands::Args;
 use crate::registers::handler::LaneHandler;
 
