@@ -7,8 +7,8 @@ use apex_random::Random;
 use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part};
 use ptx_compile::{
-    Access, Address, Block, Class, Code, Context, End, Frame, Guard, Instruction, LOOP, LaneLoop, Operation, Outcome,
-    Reg, Region, Register, Target, Window,
+    Access, Address, Block, Class, Code, Context, End, Frame, Guard, Instruction, LOOP, LaneLoop, Operation,
+    Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Op};
 
@@ -69,7 +69,14 @@ fn operation(random: &mut Random) -> Operation {
     let relation = r.choose(&RELATIONS);
     match r.below(16) {
         0..=2 => {
-            let op = r.choose(&[Op::Add, Op::Subtract, Op::Multiply(Part::Low), Op::Divide, Op::Minimum, Op::Maximum]);
+            let op = r.choose(&[
+                Op::Add,
+                Op::Subtract,
+                Op::Multiply(Part::Low),
+                Op::Divide,
+                Op::Minimum,
+                Op::Maximum,
+            ]);
             compute(op, F32, d, &[a, b])
         }
         3 | 4 => compute(Op::MultiplyAdd(Part::Low), F32, d, &[a, b, c]),
@@ -132,7 +139,9 @@ fn access(random: &mut Random, site: u32) -> Access {
     let d = word(random);
     let store = random.below(3) == 0;
     let (address, offset) = match (store, random.below(3)) {
-        (true, _) => (Address::Indexed { index: THREAD, signed: false, shift: 2 }, 256 * random.below(4) as i64),
+        (true, _) => {
+            (Address::Indexed { index: THREAD, signed: false, shift: 2 }, 256 * random.below(4) as i64)
+        }
         (false, 0) => (Address::Long(POINTER), 4 * random.below(8) as i64),
         (false, 1) => (Address::Word(BOUND), 0),
         _ => (Address::Indexed { index: INDEX, signed: true, shift: 2 }, 4 * random.below(8) as i64),
@@ -178,7 +187,8 @@ fn region(random: &mut Random) -> Region {
     let mut sites = 0;
     let next = |index: u32| End::Jump(Target::Block(index));
     let guard = Guard { predicate: STAYS, negated: false };
-    let mut blocks = vec![Block { lane_loop: None, instructions: instructions(random, &mut sites, None), end: next(1) }];
+    let mut blocks =
+        vec![Block { lane_loop: None, instructions: instructions(random, &mut sites, None), end: next(1) }];
     let mut body = instructions(random, &mut sites, None);
     body.push(plain(compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE])));
     body.push(plain(compare(Comparison::Less, ScalarType::U32, STAYS, [COUNTER, LIMIT])));
@@ -187,8 +197,10 @@ fn region(random: &mut Random) -> Region {
     let masked = Some(Guard { predicate: mask, negated: false });
     let mut body = instructions(random, &mut sites, Some(mask));
     let count = compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE]);
+    // Nobody needs the counter afterwards: threads that have left may go on counting.
+    let masked = masked.filter(|_| random.below(2) == 0);
     body.push(Instruction { guard: masked, operation: count });
-    body.push(plain(compare(Comparison::Less, ScalarType::U32, STAYS, [COUNTER, BOUND])));
+    body.push(plain(compare(Comparison::NotEqual, ScalarType::U32, STAYS, [COUNTER, BOUND])));
     let end = End::Branch { guard, taken: Target::Block(2), next: Target::Block(3) };
     let lane_loop = Some(LaneLoop { mask, laps, index: 0 });
     blocks.push(Block { lane_loop, instructions: body, end });
@@ -197,7 +209,10 @@ fn region(random: &mut Random) -> Region {
         instructions: instructions(random, &mut sites, None),
         end: End::Jump(Target::Exit(0)),
     });
-    let needed = (0..WORDS + LONGS + PREDICATES - 1).map(Reg).collect();
+    // Registers that nobody needs afterwards die in the region.
+    let is_needed =
+        |reg: &Reg| *reg != COUNTER && (reg.0 >= COMPUTED as u32 && reg.0 < WORDS || random.below(3) > 0);
+    let needed = (0..WORDS + LONGS + PREDICATES - 1).map(Reg).filter(is_needed).collect();
     Region { registers, blocks, exits: vec![needed] }
 }
 
@@ -229,7 +244,13 @@ fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
     let negative = 0x8000_0000u32;
     match (meaning.op, meaning.ty) {
         (Op::Move, _) => s[0],
-        (Op::Select, _) => if s[2] != 0 { s[0] } else { s[1] },
+        (Op::Select, _) => {
+            if s[2] != 0 {
+                s[0]
+            } else {
+                s[1]
+            }
+        }
         (Op::Compare { relation, .. }, ty) => match ty {
             F32 => relates(relation, f(0), f(1)),
             U32 => relates(relation, w(0), w(1)),
@@ -331,8 +352,9 @@ impl State {
             };
             let choice = limit;
             values[INDEX.0 as usize][thread] = shape(choice, random);
-            values[THREAD.0 as usize][thread] = thread as u64;
-            values[BOUND.0 as usize][thread] = 4 * random.below(12);
+            // Words of its own, at which its neighbours' are next or not.
+            values[THREAD.0 as usize][thread] = thread as u64 ^ if limit % 2 == 0 { 0 } else { 5 };
+            values[BOUND.0 as usize][thread] = 4 * (1 + random.below(11));
             values[POINTER.0 as usize][thread] = 8 * (shape((choice + 1) % 4, random) / 2);
         }
         State { values, array, own: vec![0; 8 * THREADS * 4] }
@@ -382,7 +404,13 @@ impl State {
                 }
                 let target = match *end {
                     End::Jump(target) => target,
-                    End::Branch { guard, taken, next } => if self.acts(Some(guard), thread) { taken } else { next },
+                    End::Branch { guard, taken, next } => {
+                        if self.acts(Some(guard), thread) {
+                            taken
+                        } else {
+                            next
+                        }
+                    }
                 };
                 match target {
                     Target::Block(next) => block = next as usize,
@@ -464,10 +492,11 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
         predicates: predicates[warp].as_ptr() as *mut u32,
     };
     let frames: Vec<Frame> = (0..WARPS).map(frame).collect();
-    let accesses = region.blocks.iter().flat_map(|block| &block.instructions).filter_map(|one| match &one.operation {
-        Operation::Access(access) => Some(access.clone()),
-        Operation::Compute { .. } => None,
-    });
+    let accesses =
+        region.blocks.iter().flat_map(|block| &block.instructions).filter_map(|one| match &one.operation {
+            Operation::Access(access) => Some(access.clone()),
+            Operation::Compute { .. } => None,
+        });
     let mut windows = vec![Window::default(); code.groups().len()];
     let mut host = Host {
         accesses: accesses.collect(),
