@@ -29,6 +29,14 @@
 //!    The other strips of its warp go on until they stop or end too, and later warps do not begin.
 //! 4. Memory that is executed is never writable.
 //!
+//! # State
+//!
+//! Random kernels and all tests of `ptx-exec` do the same by both engines. The tests of the CPU
+//! device have not been run with machine code everywhere, and the tiled product has not been
+//! measured. Nothing caches code between processes. Short straight parts, such as SAXPY, are no
+//! faster than interpreted: each strip checks its addresses, which the interpreter does once for all
+//! warps of a batch. A batch's addresses that rise steadily should be checked once on entering.
+//!
 //! What is missing: accesses of other sizes than words, numbers of `.f64` and `.f16`, `.ftz`,
 //! branches that threads of a strip take differently (but at the end of a loop of one
 //! block without accesses), warp instructions, and AVX-512. Regions with

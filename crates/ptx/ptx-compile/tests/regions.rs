@@ -1,6 +1,8 @@
 //! Random regions are executed as machine code and thread by thread, and compared: registers, memory
 //! and counters.
 
+#![allow(clippy::needless_range_loop, reason = "threads index several arrays at once")]
+
 use std::ffi::c_void;
 
 use apex_random::Random;
@@ -353,7 +355,7 @@ impl State {
             let choice = limit;
             values[INDEX.0 as usize][thread] = shape(choice, random);
             // Words of its own, at which its neighbours' are next or not.
-            values[THREAD.0 as usize][thread] = thread as u64 ^ if limit % 2 == 0 { 0 } else { 5 };
+            values[THREAD.0 as usize][thread] = thread as u64 ^ if limit.is_multiple_of(2) { 0 } else { 5 };
             values[BOUND.0 as usize][thread] = 4 * (1 + random.below(11));
             values[POINTER.0 as usize][thread] = 8 * (shape((choice + 1) % 4, random) / 2);
         }
@@ -472,9 +474,9 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
 fn run(code: &Code, region: &Region, state: &mut State) -> usize {
     let address = state.array.as_mut_ptr() as u64;
     state.values[POINTER.0 as usize].iter_mut().for_each(|value| *value += address);
-    let mut words = vec![[[0u32; 32]; WORDS as usize]; WARPS];
-    let mut longs = vec![[[0u64; 32]; LONGS as usize]; WARPS];
-    let mut predicates = vec![[0u32; PREDICATES as usize]; WARPS];
+    let mut words = [[[0u32; 32]; WORDS as usize]; WARPS];
+    let mut longs = [[[0u64; 32]; LONGS as usize]; WARPS];
+    let mut predicates = [[0u32; PREDICATES as usize]; WARPS];
     for (index, register) in region.registers.iter().enumerate().take(state.values.len()) {
         for thread in 0..THREADS {
             let (value, place) = (state.values[index][thread], register.place as usize);

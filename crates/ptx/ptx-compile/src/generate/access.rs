@@ -175,7 +175,8 @@ impl<'r> Generator<'r> {
             return;
         }
         for (half, differences) in [C, B].into_iter().enumerate() {
-            let step = |lane: usize| if lane % 2 == 0 { 16 * half as u32 + 2 * lane as u32 } else { 0 };
+            let step =
+                |lane: usize| if lane.is_multiple_of(2) { 16 * half as u32 + 2 * lane as u32 } else { 0 };
             let steps = self.asm.constant(std::array::from_fn(step));
             self.asm.vector(op::PCMPEQQ, A, differences, steps);
             self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(A));
