@@ -488,12 +488,14 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
             }
         }
     }
-    let frame = |warp: usize| Frame {
-        words: words[warp].as_ptr() as *mut u32,
-        longs: longs[warp].as_ptr() as *mut u64,
-        predicates: predicates[warp].as_ptr() as *mut u32,
-    };
-    let frames: Vec<Frame> = (0..WARPS).map(frame).collect();
+    let mut frames: Vec<Frame> = Vec::new();
+    for warp in 0..WARPS {
+        frames.push(Frame {
+            words: words[warp].as_mut_ptr().cast(),
+            longs: longs[warp].as_mut_ptr().cast(),
+            predicates: predicates[warp].as_mut_ptr(),
+        });
+    }
     let accesses =
         region.blocks.iter().flat_map(|block| &block.instructions).filter_map(|one| match &one.operation {
             Operation::Access(access) => Some(access.clone()),

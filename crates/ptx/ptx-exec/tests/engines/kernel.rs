@@ -29,11 +29,11 @@ impl Kernel {
         (0..parts).for_each(|_| kernel.part());
         let mut results = String::new();
         for index in 0..8 {
-            write!(results, "st.global.f32 [%rd2+{}], %f{index};\n", 4 * index).unwrap();
-            write!(results, "st.global.u32 [%rd2+{}], %r{index};\n", 32 + 4 * index).unwrap();
+            writeln!(results, "st.global.f32 [%rd2+{}], %f{index};", 4 * index).unwrap();
+            writeln!(results, "st.global.u32 [%rd2+{}], %r{index};", 32 + 4 * index).unwrap();
         }
         for index in 0..2 {
-            write!(results, "st.global.u64 [%rd2+{}], %rl{index};\n", 64 + 8 * index).unwrap();
+            writeln!(results, "st.global.u64 [%rd2+{}], %rl{index};", 64 + 8 * index).unwrap();
         }
         let source = format!(
             ".version 7.0\n.target sm_80\n.address_size 64\n
