@@ -184,6 +184,16 @@ impl Program {
         })
     }
 
+    /// Returns how much of each kernel can become machine code: name, steps in regions that have
+    /// become code, steps in regions, and all steps.
+    pub fn machine_code(&self) -> impl Iterator<Item = (&str, [usize; 3])> {
+        self.kernels.iter().map(|kernel| {
+            let function = &self.functions[kernel.function as usize];
+            let [generated, possible] = function.code.native.extent();
+            (&*function.name, [generated, possible, function.code.steps.len()])
+        })
+    }
+
     /// The variables in `.global` and `.const`, in source order.
     pub fn globals(&self) -> &[GlobalLayout] {
         &self.globals
