@@ -68,7 +68,7 @@ pub const CPU_NEWER_PTX: Variable = variable(
 pub const CPU_ENGINE: Variable = variable(
     "APEX_CPU_ENGINE",
     "CPU device",
-    "How kernels are executed ([machine code](cpu-device.md#machine-code)): `auto` (default), `interpreter` or `compiled`.",
+    "How kernels are executed ([machine code](cpu-device.md#machine-code)): `auto` (default), `interpreted` or `compiled`.",
 );
 pub const CPU_TRACE: Variable = variable(
     "APEX_CPU_TRACE",

@@ -16,6 +16,7 @@ pub(crate) const RSP: Gpr = Gpr(4);
 pub(crate) const RBP: Gpr = Gpr(5);
 pub(crate) const RSI: Gpr = Gpr(6);
 pub(crate) const RDI: Gpr = Gpr(7);
+pub(crate) const R8: Gpr = Gpr(8);
 pub(crate) const R12: Gpr = Gpr(12);
 pub(crate) const R13: Gpr = Gpr(13);
 pub(crate) const R14: Gpr = Gpr(14);
@@ -310,6 +311,11 @@ impl Assembler {
         self.code.extend(bits.to_le_bytes());
     }
 
+    /// Sets the zero flag if a register is zero.
+    pub(crate) fn test_zero(&mut self, register: Gpr) {
+        self.general(true, 0x85, register.0, Rm::Ymm(register.0), 0);
+    }
+
     /// Flips bits of the lower half of a register.
     pub(crate) fn flip(&mut self, register: Gpr, bits: u32) {
         self.general(false, 0x81, 6, Rm::Ymm(register.0), 4);
@@ -496,12 +502,13 @@ mod tests {
         (op::PBROADCASTB, "vpbroadcastb", "xmm", "BYTEPTR"),
     ];
 
-    const BASES: [(Gpr, &str); 9] = [
+    const BASES: [(Gpr, &str); 10] = [
         (RAX, "rax"),
         (RCX, "rcx"),
         (RBX, "rbx"),
         (RSP, "rsp"),
         (RBP, "rbp"),
+        (R8, "r8"),
         (R12, "r12"),
         (R13, "r13"),
         (R14, "r14"),
@@ -513,7 +520,7 @@ mod tests {
         let (mut asm, mut expected) = (Assembler::default(), Vec::new());
         for number in 0..16u8 {
             let (first, other) = ((number + 11) % 16, (number + 6) % 16);
-            let (base, name) = BASES[number as usize % 9];
+            let (base, name) = BASES[number as usize % 10];
             for (vex, text) in THREE {
                 asm.vector(vex, number, first, Rm::Ymm(other));
                 expected.push(format!("{text}ymm{number},ymm{first},ymm{other}"));
@@ -601,6 +608,8 @@ mod tests {
             expected.push(format!("cmp{low},0x100"));
             asm.test(register, 0xff);
             expected.push(format!("test{low},0xff"));
+            asm.test_zero(register);
+            expected.push(format!("test{name},{name}"));
             asm.flip(register, 0xff);
             expected.push(format!("xor{low},0xff"));
             asm.decrement(register);

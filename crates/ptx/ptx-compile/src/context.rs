@@ -58,6 +58,15 @@ pub struct Group {
     pub store: bool,
 }
 
+/// A group whose addresses are known on entering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early {
+    /// The group.
+    pub group: usize,
+    /// Its first access, in the region's order.
+    pub access: usize,
+}
+
 /// The place at which a strip left the code before its end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +123,9 @@ pub struct Context {
     pub(crate) rounds: u64,
     /// Where the laps of the strip's loops go.
     pub(crate) laps: *mut [u32; 8],
-    pub(crate) padding: [u64; 2],
+    /// For each strip the host addresses of the groups whose addresses are known on entering.
+    pub(crate) bases: *const u64,
+    pub(crate) padding: u64,
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],
     /// Words to be stored, or that were loaded: those of each element follow each other.
@@ -136,6 +147,7 @@ pub(crate) mod at {
     pub(crate) const STOPPED: i32 = offset_of!(Context, stopped) as i32;
     pub(crate) const EXIT: i32 = offset_of!(Context, exit) as i32;
     pub(crate) const ROUNDS: i32 = offset_of!(Context, rounds) as i32;
+    pub(crate) const BASES: i32 = offset_of!(Context, bases) as i32;
     pub(crate) const LAPS: i32 = offset_of!(Context, laps) as i32;
     pub(crate) const ADDRESS: i32 = offset_of!(Context, address) as i32;
     pub(crate) const DATA: i32 = offset_of!(Context, data) as i32;

@@ -2,14 +2,15 @@
 //!
 //! The code executes the region for each strip of each warp, one after the other. Registers: `rbx`
 //! has the [`Context`](crate::Context), `rbp` the windows, `r12`, `r13` and `r14` the strip's words,
-//! longs and predicates in the frame, `r15` the backward jumps that are left. Vector registers from
+//! longs and predicates in the frame, `r15` the backward jumps that are left, `r8` the strip's
+//! addresses that are known on entering. Vector registers from
 //! [`REGISTERS`](crate::liveness::REGISTERS) on are for the generator; the others hold what
 //! [`allocate`](crate::liveness::allocate) gave them.
 
 mod access;
 mod compute;
 
-use crate::assembler::{Assembler, If, Label, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
+use crate::assembler::{Assembler, If, Label, R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
 use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
@@ -109,6 +110,7 @@ impl<'r> Generator<'r> {
         self.asm.add(RSP, -frame);
         self.asm.copy(RBX, RDI);
         self.asm.load(RBP, RBX, at::WINDOWS);
+        self.asm.load(R8, RBX, at::BASES);
         self.asm.store_number(RSP, stack::PATIENCE, JUMPS as u32);
 
         self.asm.bind(next_warp);
@@ -139,6 +141,9 @@ impl<'r> Generator<'r> {
             self.asm.load(RAX, RBX, at::LAPS);
             self.asm.add(RAX, loops * VECTOR);
             self.asm.store(RBX, at::LAPS, RAX);
+        }
+        if !self.groups.early.is_empty() {
+            self.asm.add(R8, 8 * self.groups.early.len() as i32);
         }
         self.asm.add(R12, 8 * 4);
         self.asm.add(R13, 8 * 8);
@@ -175,15 +180,15 @@ impl<'r> Generator<'r> {
     fn helper_call(&mut self) {
         let label = self.call_helper;
         self.asm.bind(label);
-        // The address to return to, and what keeps the stack aligned.
-        self.asm.add(RSP, -8);
+        // With the address to return to, this keeps the stack aligned.
+        self.asm.push(R8);
         let at = |register: u8| Rm::Memory(RSP, stack::SAVED + 16 + i32::from(register) * VECTOR);
         (0..16).for_each(|register| self.asm.two(op::MOVUPS_STORE, register, at(register)));
         self.asm.zero_upper();
         self.asm.copy(RDI, RBX);
         self.asm.call_memory(RBX, at::HELPER);
         (0..16).for_each(|register| self.asm.two(op::MOVUPS_LOAD, register, at(register)));
-        self.asm.add(RSP, 8);
+        self.asm.pop(R8);
         self.asm.ret();
     }
 

@@ -56,7 +56,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-pub use context::{Context, Frame, Group, LOOP, STRIPS, Stop, Window};
+pub use context::{Context, Early, Frame, Group, LOOP, STRIPS, Stop, Window};
 use executable::Executable;
 pub use kind::supports;
 pub use region::{
@@ -74,10 +74,37 @@ pub struct Code {
     bytes: Vec<u8>,
     groups: Vec<Group>,
     of_access: Vec<usize>,
+    early: Vec<Early>,
+    /// The places of words that are read otherwise than as the address of an early group.
+    words: Vec<u32>,
     blocks: usize,
     lane_loops: usize,
     /// Whether the code counts how often it executes the first block.
     counts_first: bool,
+}
+
+/// The places of words that a region reads otherwise than as the address of an early group.
+fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
+    let mut words = Vec::new();
+    let mut accesses = 0;
+    let mut read = |reg: Reg| {
+        let register = region.registers[reg.0 as usize];
+        if register.class == Class::Word && !words.contains(&register.place) {
+            words.push(register.place);
+        }
+    };
+    for instruction in region.blocks.iter().flat_map(|block| &block.instructions) {
+        let Operation::Access(access) = &instruction.operation else {
+            instruction.uses().into_iter().for_each(&mut read);
+            continue;
+        };
+        if !early.iter().any(|early| early.access == accesses) {
+            read(access.address.register());
+        }
+        accesses += 1;
+        access.data.iter().filter(|_| access.store || instruction.guard.is_some()).for_each(|reg| read(*reg));
+    }
+    words
 }
 
 /// Performs the access of a site in the threads of a mask: the address's register is in
@@ -130,6 +157,8 @@ impl Code {
             bytes,
             groups: groups.all,
             of_access,
+            words: words_read(region, &groups.early),
+            early: groups.early,
             blocks: region.blocks.len(),
             lane_loops: region.lane_loops(),
             counts_first: generate::is_entered_again(region),
@@ -144,6 +173,18 @@ impl Code {
     /// The group of each access, in the region's order.
     pub fn group_of(&self) -> &[usize] {
         &self.of_access
+    }
+
+    /// The groups that may be checked on entering, for all strips at once: the threads of each strip
+    /// access single words at an address that the region does not change.
+    pub fn early(&self) -> &[Early] {
+        &self.early
+    }
+
+    /// Whether the word at this place of the frames has to be there, even if all groups have been
+    /// checked on entering.
+    pub fn reads_word(&self, place: u32) -> bool {
+        self.words.contains(&place)
     }
 
     /// The number of counters.
@@ -166,23 +207,29 @@ impl Code {
     ///
     /// # Panics
     ///
-    /// If there are no warps, or other numbers of windows, counters and laps than the code has.
+    /// If there are no warps, or other numbers of windows, addresses, counters and laps than the code
+    /// has.
     ///
     /// # Safety
     ///
     /// The CPU has what [`is_available`] looks for. Each frame has all places of the region's
     /// registers, and nobody else accesses them. What a window allows may be accessed, as its group
-    /// does, and `helper` may be called with `user`.
+    /// does, and `helper` may be called with `user`. `bases` has, strip by strip, for each of the
+    /// groups of [`early`](Self::early) zero, or the host address of its least offset in the first
+    /// thread: then the threads access consecutive words from there on, and all that the group's
+    /// accesses reach may be accessed.
     pub unsafe fn run(
         &self,
         frames: &[Frame],
         windows: &mut [Window],
+        bases: &[u64],
         counters: &mut [u64],
         laps: &mut [[u32; 8]],
         helper: Helper,
         user: *mut c_void,
     ) -> Outcome {
         assert_eq!(laps.len(), frames.len() * self.laps());
+        assert_eq!(bases.len(), frames.len() * STRIPS * self.early.len());
         assert!(
             !frames.is_empty() && windows.len() == self.groups.len() && counters.len() == self.counters()
         );
@@ -197,6 +244,7 @@ impl Code {
             (&raw mut (*context).warps).write(frames.len() as u64);
             (&raw mut (*context).warp).write(0);
             (&raw mut (*context).windows).write(windows.as_mut_ptr());
+            (&raw mut (*context).bases).write(bases.as_ptr());
             (&raw mut (*context).counters).write(counters.as_mut_ptr());
             (&raw mut (*context).stopped).write(0);
             (&raw mut (*context).exit).write(0);

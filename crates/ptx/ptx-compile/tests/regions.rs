@@ -470,6 +470,33 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     0
 }
 
+/// The addresses of groups that are known on entering, where a strip accesses consecutive words; every
+/// third is left out.
+fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<u64> {
+    let mut bases = Vec::new();
+    for strip in 0..THREADS / 8 {
+        for early in code.early() {
+            let (access, group) = (&accesses[early.access], code.groups()[early.group]);
+            let (start, words) = match access.store {
+                true => (state.own.as_ptr(), state.own.len()),
+                false => (state.array.as_ptr(), ELEMENTS),
+            };
+            let value = |lane: usize| state.values[access.address.register().0 as usize][8 * strip + lane];
+            let address = |lane: usize| match access.address {
+                Address::Indexed { .. } => start as u64 + 4 * value(lane),
+                Address::Word(_) => start as u64 + value(lane),
+                Address::Long(_) => value(lane),
+            };
+            let end = address(7).wrapping_add(group.most as u64 + 4);
+            let is_known = (1..8).all(|lane| address(lane) == address(0).wrapping_add(4 * lane as u64))
+                && end <= start as u64 + 4 * words as u64
+                && bases.len() % 3 != 2;
+            bases.push(if is_known { address(0).wrapping_add(group.least as u64) } else { 0 });
+        }
+    }
+    bases
+}
+
 /// Executes a region as machine code; how often the helper was called.
 fn run(code: &Code, region: &Region, state: &mut State) -> usize {
     let address = state.array.as_mut_ptr() as u64;
@@ -502,8 +529,10 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
             Operation::Compute { .. } => None,
         });
     let mut windows = vec![Window::default(); code.groups().len()];
+    let accesses: Vec<Access> = accesses.collect();
+    let bases = bases(code, &accesses, state);
     let mut host = Host {
-        accesses: accesses.collect(),
+        accesses,
         array: state.array.as_mut_ptr(),
         own: state.own.as_mut_ptr(),
         own_words: state.own.len(),
@@ -515,7 +544,7 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
     let mut laps = vec![[0; 8]; WARPS * code.laps()];
     let user = (&raw mut host).cast::<c_void>();
     // SAFETY: the CPU has the instructions, the frames the registers; the windows lie in the arrays.
-    let outcome = unsafe { code.run(&frames, &mut windows, &mut counters, &mut laps, help, user) };
+    let outcome = unsafe { code.run(&frames, &mut windows, &bases, &mut counters, &mut laps, help, user) };
     assert_eq!(outcome, Outcome::Left(0));
     let calls = host.calls;
     for (index, register) in region.registers.iter().enumerate().take(state.values.len()) {

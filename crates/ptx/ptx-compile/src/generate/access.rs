@@ -4,9 +4,12 @@
 //! the stack what the others need: the host address of the first thread, a [`Mode`], and in the
 //! mode [`Mode::SCATTERED`] the addresses of all. What cannot be checked here is left to the helper,
 //! access by access.
+//!
+//! Who enters the code may have checked a group for all strips at once ([`Code::early`]
+//! (crate::Code::early)); its address is in a table then, and nothing has to be found out.
 
 use super::{A, B, C, GROUP, Generator, VECTOR, stack};
-use crate::assembler::{If, Label, RAX, RBP, RBX, RCX, RSP, Rm, op};
+use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
 use crate::context::{Window, at};
 use crate::liveness::Set;
 use crate::region::{Access, Address, Class, Guard, Reg};
@@ -49,14 +52,65 @@ impl<'r> Generator<'r> {
         if let Some(guard) = guard {
             self.some_lanes(guard, slow, done);
         }
+        let early = self.groups.early.iter().position(|early| first && early.group == group);
+        match early {
+            Some(place) => self.known_access(access, slots, place as i32, group, done, slow),
+            None => self.checked_access(access, slots, first, done, slow),
+        }
+        self.asm.bind(done);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(slow);
+            this.slow(access, guard, &live, done);
+        }));
+    }
+
+    /// An access whose address may have been checked on entering.
+    fn known_access(
+        &mut self,
+        access: &'r Access,
+        slots: Slots,
+        place: i32,
+        group: usize,
+        done: Label,
+        slow: Label,
+    ) {
+        let unknown = self.asm.label();
+        self.asm.load(RAX, R8, 8 * place);
+        self.asm.test_zero(RAX);
+        self.asm.jump_if(If::Zero, unknown);
+        let others = self.groups.of_access.iter().filter(|(other, _)| *other == group).count() > 1;
+        if others {
+            self.asm.store(RSP, slots.base, RAX);
+            self.asm.store_number(RSP, slots.mode, Mode::CONSECUTIVE);
+        }
+        self.consecutive(access, slots);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(unknown);
+            this.checked_access(access, slots, true, done, slow);
+            this.asm.jump(done);
+        }));
+    }
+
+    /// An access in the mode of its group, which the first one finds.
+    fn checked_access(&mut self, access: &'r Access, slots: Slots, first: bool, done: Label, slow: Label) {
         if first {
             self.find_mode(access, slots);
         }
         let others = self.asm.label();
         self.asm.compare_in_memory(RSP, slots.mode, Mode::CONSECUTIVE as i32);
         self.asm.jump_if(If::NotZero, others);
-        let distance = (access.offset - slots.least) as i32;
         self.asm.load(RAX, RSP, slots.base);
+        self.consecutive(access, slots);
+        let distance = (access.offset - slots.least) as i32;
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(others);
+            this.other_modes(access, slots, distance, done, slow);
+        }));
+    }
+
+    /// An access of consecutive words, from `rax` on.
+    fn consecutive(&mut self, access: &Access, slots: Slots) {
+        let distance = (access.offset - slots.least) as i32;
         match access.store {
             true => {
                 let from = self.reg(access.data[0], 0, A);
@@ -68,13 +122,6 @@ impl<'r> Generator<'r> {
                 self.finish(access.data[0], 0, to, None);
             }
         }
-        self.asm.bind(done);
-        self.later.push(Box::new(move |this| {
-            this.asm.bind(others);
-            this.other_modes(access, slots, distance, done, slow);
-            this.asm.bind(slow);
-            this.slow(access, guard, &live, done);
-        }));
     }
 
     fn slots(&self, group: usize) -> Slots {

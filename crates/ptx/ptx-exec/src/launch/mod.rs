@@ -54,7 +54,7 @@ impl Linked {
     pub fn new(program: impl Into<Arc<Program>>, addresses: Vec<u64>) -> Self {
         let program = program.into();
         assert_eq!(addresses.len(), program.globals().len(), "each variable needs an address");
-        Linked { program, globals: addresses, engine: Engine::of_environment() }
+        Linked { program, globals: addresses, engine: Engine::of_environment().unwrap_or(Engine::Auto) }
     }
 
     /// Executes kernels by another engine than the environment names.

@@ -215,6 +215,29 @@ impl<'a> Spaces<'a> {
         Some(Regular { first, between: range.between, step: range.step })
     }
 
+    /// Returns the pattern of accesses that share an address, at offsets from `least` to `most`, for
+    /// whoever knows nothing of other accesses. As for [`regular`](Self::regular), `None` decides
+    /// nothing.
+    ///
+    /// # Safety
+    /// The frames have the registers of the address.
+    pub(crate) unsafe fn regular_alone(
+        &mut self,
+        warps: &[Lanes],
+        args: &AccessArgs,
+        (least, most): (i64, i64),
+        bytes: u64,
+        write: bool,
+    ) -> Option<Regular> {
+        self.forget_patterns();
+        let args = AccessArgs { fresh: true, offset: least, ..*args };
+        // SAFETY: the caller's promise.
+        let regular = unsafe { self.regular(warps, &args, bytes, write) };
+        let reaches = most + bytes as i64 <= self.ranges[args.pattern as usize % PATTERNS].to;
+        self.forget_patterns();
+        regular.filter(|_| reaches)
+    }
+
     /// Finds the range of an access and of those that share its place.
     ///
     /// # Safety

@@ -19,6 +19,7 @@
 mod run;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +30,7 @@ use ptx_compile::{Code, Operation, Region, Target};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
-pub(crate) use run::{Entered, Kept, Left, enter};
+pub(crate) use run::{Kept, Left, enter};
 
 /// The way in which kernels are executed. Results, faults and counts are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,24 +44,41 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The engine with this name.
-    pub fn named(name: &str) -> Option<Engine> {
-        Some(match name {
-            "interpreter" => Engine::Interpreter,
-            "compiled" => Engine::Compiled,
-            "auto" => Engine::Auto,
-            _ => return None,
-        })
+    /// The engines, in the order in which messages name them.
+    pub const ALL: [Engine; 3] = [Engine::Auto, Engine::Interpreter, Engine::Compiled];
+
+    /// The name in `APEX_CPU_ENGINE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::Interpreter => "interpreted",
+            Engine::Compiled => "compiled",
+        }
     }
 
-    /// The engine that the variable `APEX_CPU_ENGINE` names; [`Engine::Auto`] if it names none.
-    pub fn of_environment() -> Engine {
-        static ENGINE: OnceLock<Engine> = OnceLock::new();
-        *ENGINE.get_or_init(|| {
-            let name = CPU_ENGINE.value().unwrap_or_default();
-            name.to_str().and_then(Engine::named).unwrap_or(Engine::Auto)
-        })
+    /// The engine with this name.
+    pub fn named(name: &str) -> Option<Engine> {
+        Engine::ALL.into_iter().find(|engine| engine.name() == name)
     }
+
+    /// The engine that the variable `APEX_CPU_ENGINE` names; [`Engine::Auto`] if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// The variable names no engine. The error is a message with the names that it may have.
+    pub fn of_environment() -> Result<Engine, String> {
+        static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+        ENGINE.get_or_init(|| CPU_ENGINE.value().map_or(Ok(Engine::Auto), |name| chosen(&name))).clone()
+    }
+}
+
+/// The engine that a value of the variable names.
+fn chosen(value: &OsStr) -> Result<Engine, String> {
+    value.to_str().and_then(Engine::named).ok_or_else(|| {
+        let [first, second, third] = Engine::ALL.map(Engine::name);
+        let (variable, value) = (CPU_ENGINE.name, value.display());
+        format!("{variable}={value} names no engine; it may be {first}, {second} or {third}")
+    })
 }
 
 /// Times that a batch enters a region before it becomes code, unless that is forced: generating code
@@ -82,7 +100,8 @@ pub(crate) enum Lowered {
 /// Whether this machine can execute machine code of regions.
 pub(crate) fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
-    *POSSIBLE.get_or_init(|| ptx_compile::is_available() && Engine::of_environment() != Engine::Interpreter)
+    *POSSIBLE
+        .get_or_init(|| ptx_compile::is_available() && Engine::of_environment() != Ok(Engine::Interpreter))
 }
 
 /// The regions of a function.

@@ -8,10 +8,10 @@ use super::NativeRegion;
 use crate::code::Op;
 use crate::device::Region as Allocation;
 use crate::launch::Launch;
-use crate::memory::spaces::Spaces;
+use crate::memory::spaces::{Regular, Spaces};
 use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
 use crate::registers::lanes::{Lanes, WARP};
-use crate::warp::Counts;
+use crate::warp::{Counts, Surroundings};
 
 /// Lanes of a strip.
 const STRIP: usize = WARP / STRIPS;
@@ -33,13 +33,6 @@ pub(crate) enum Left {
     },
 }
 
-/// What a region needs of the block.
-pub(crate) struct Entered<'a, 'l, 's, 'm> {
-    pub(crate) launch: &'l Launch<'l>,
-    pub(crate) spaces: &'s mut Spaces<'m>,
-    pub(crate) counts: &'a mut Counts,
-}
-
 /// What the helper finds.
 struct Caller<'a, 'm> {
     launch: &'a Launch<'a>,
@@ -56,13 +49,13 @@ struct Caller<'a, 'm> {
 ///
 /// # Safety
 ///
-/// The lanes are frames of the kernel, and nothing of them is deferred; the windows of `spaces` are
-/// the block's own memory.
+/// The lanes are frames of the kernel, and nothing of them is deferred but the index of a prologue;
+/// the windows of `around` are the block's own memory.
 pub(crate) unsafe fn enter(
     region_index: usize,
     region: &NativeRegion,
     warps: &[Lanes],
-    around: Entered,
+    around: &mut Surroundings,
 ) -> Option<Left> {
     let code = region.code(around.launch.engine)?;
     let whole = warps.len() <= MOST && warps.iter().all(|lanes| lanes.mask == u32::MAX);
@@ -79,10 +72,12 @@ pub(crate) unsafe fn enter(
         *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
     }
     let mut kept = around.spaces.take_kept(region_index, code, warps.len());
-    let Kept { windows, counters, laps } = &mut kept;
+    // SAFETY: the caller's promise.
+    unsafe { find_bases(region, code, warps, around, &mut kept.bases) };
+    let Kept { windows, bases, counters, laps } = &mut kept;
     let mut caller = Caller {
         launch: around.launch,
-        spaces: around.spaces,
+        spaces: &mut *around.spaces,
         region,
         code,
         lanes: *warps.first()?,
@@ -91,7 +86,7 @@ pub(crate) unsafe fn enter(
     let user = (&raw mut caller).cast();
     // SAFETY: code is only made where the CPU has its instructions; the frames have the registers
     // that their code names; windows are what the memory's owner and the block allow.
-    let outcome = unsafe { code.run(&frames[..warps.len()], windows, counters, laps, help, user) };
+    let outcome = unsafe { code.run(&frames[..warps.len()], windows, bases, counters, laps, help, user) };
     count(region, counters, around.counts);
     if code.laps() > 0 {
         laps.chunks(code.laps()).for_each(|laps| count_lane_loops(region, laps, around.counts));
@@ -101,6 +96,47 @@ pub(crate) unsafe fn enter(
         Outcome::Left(exit) => Left::At(region.exits[exit as usize]),
         Outcome::Stopped { warp, exit, stops } => stopped(region, warp, exit, &stops),
     })
+}
+
+/// Finds the addresses that are known on entering, for all strips. The index of a deferred prologue
+/// is put into its register only if somebody has to read it there.
+///
+/// # Safety
+/// As for [`enter`].
+unsafe fn find_bases(
+    region: &NativeRegion,
+    code: &Code,
+    warps: &[Lanes],
+    around: &mut Surroundings,
+    bases: &mut Vec<u64>,
+) {
+    let steps = &around.launch.code(around.launch.kernel_function).steps;
+    let count = code.early().len();
+    bases.clear();
+    bases.resize(warps.len() * STRIPS * count, 0);
+    let mut known = true;
+    for (place, early) in code.early().iter().enumerate() {
+        let group = &code.groups()[early.group];
+        let Op::Access { args, .. } = &steps[region.sites[early.access] as usize].op else { continue };
+        let offsets = (group.least, group.most);
+        // SAFETY: the frames have the registers of the address.
+        let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
+        let Some(Regular { first, between, step: 4 }) = regular else {
+            known = false;
+            continue;
+        };
+        for (warp, rows) in bases.chunks_mut(STRIPS * count).enumerate() {
+            let moved = between.wrapping_mul(warp as u64);
+            for (row, first) in rows.chunks_mut(count).zip(first) {
+                row[place] = first.wrapping_add(moved);
+            }
+        }
+    }
+    let index = around.spaces.found.as_ref().map(|found| found.index);
+    if index.is_some_and(|index| !known || code.reads_word(index.0)) {
+        // SAFETY: the caller's promise.
+        unsafe { around.write_index(warps) };
+    }
 }
 
 /// Whether the registers on which branches depend are the same everywhere.
@@ -291,6 +327,8 @@ impl Caller<'_, '_> {
 pub(crate) struct Kept {
     /// What it knows to be allowed.
     windows: Vec<Window>,
+    /// The addresses that were known on entering.
+    bases: Vec<u64>,
     counters: Vec<u64>,
     laps: Vec<[u32; STRIP]>,
 }

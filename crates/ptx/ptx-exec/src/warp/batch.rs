@@ -24,7 +24,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
-use crate::native::{Engine, Entered, Left, enter};
+use crate::native::{Engine, Left, enter};
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
@@ -232,16 +232,12 @@ impl Batch<'_, '_, '_, '_, '_> {
         if engine == Engine::Interpreter || !self.outermost || !region.is_ready(engine) {
             return None;
         }
-        match region.reads_prologue {
-            true => self.flush_prologue(),
-            // SAFETY: whoever has put something off is in the kernel itself.
-            false => unsafe { self.around.write_index(self.lanes) },
+        if region.reads_prologue {
+            self.flush_prologue();
         }
-        let Surroundings { launch, spaces, counts, .. } = &mut *self.around;
-        let around = Entered { launch, spaces, counts };
-        // SAFETY: the frames have the registers that their code names, nothing of them is deferred,
-        // and the windows are this block's own memory.
-        let left = unsafe { enter(index, region, self.lanes, around)? };
+        // SAFETY: the frames have the registers that their code names, nothing of them but the index
+        // is deferred, and the windows are this block's own memory.
+        let left = unsafe { enter(index, region, self.lanes, self.around)? };
         Some(match left {
             Left::At(pc) => {
                 self.pc = pc;

@@ -6,7 +6,7 @@ use std::slice;
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::fault::{FaultKind, Stop};
 use crate::memory::spaces::{AccessFault, Spaces};
-use crate::native::{Engine, Entered, Left, enter};
+use crate::native::{Engine, Left, enter};
 use crate::observe::probe::{Moment, Probe};
 use crate::operands::{Class, Reg};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
@@ -255,10 +255,9 @@ impl Warp {
             return None;
         }
         (lanes.mask, lanes.full) = (u32::MAX, true);
-        let entered = Entered { launch: around.launch, spaces: around.spaces, counts: around.counts };
         // SAFETY: the frame has the registers that its code names, and a warp that runs alone has
         // nothing deferred; the windows are this block's own memory.
-        match unsafe { enter(index, region, slice::from_ref(lanes), entered)? } {
+        match unsafe { enter(index, region, slice::from_ref(lanes), around)? } {
             Left::At(next) => Some(Some(next)),
             Left::Stopped { paths, .. } => {
                 self.move_whole(pc);
