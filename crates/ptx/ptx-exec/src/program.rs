@@ -194,6 +194,12 @@ impl Program {
         })
     }
 
+    /// Whether parts of a kernel have become machine code.
+    pub fn has_machine_code(&self, kernel: KernelId) -> bool {
+        let function = self.kernels[kernel.0 as usize].function;
+        self.functions[function as usize].code.native.extent()[0] > 0
+    }
+
     /// The variables in `.global` and `.const`, in source order.
     pub fn globals(&self) -> &[GlobalLayout] {
         &self.globals

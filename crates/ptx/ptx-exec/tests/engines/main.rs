@@ -132,6 +132,50 @@ fn many_random_kernels_do_the_same_by_both_engines() {
     compare_all(1000..26_000);
 }
 
+/// Prints how long it takes to load and launch many small kernels once each, by the engine of the
+/// environment.
+#[test]
+#[ignore = "a measurement"]
+fn small_kernels_once_each() {
+    let device = Device::default();
+    let places = [device.allocate(1 << 16, true), device.allocate(1 << 16, true)];
+    let values =
+        [places[0].to_le_bytes().to_vec(), places[1].to_le_bytes().to_vec(), 5u32.to_le_bytes().to_vec()];
+    let mut seconds: Vec<f64> = Vec::new();
+    for round in 0..500 {
+        let source = format!(
+            ".version 7.0\n.target sm_80\n.address_size 64\n
+             .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
+                 .reg .f32 %f<6>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .pred %p<2>;
+                 ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+                 mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+                 mad.lo.s32 %r4, %r1, %r2, %r3; setp.ge.s32 %p1, %r4, {bound}; @%p1 bra END;
+                 mul.wide.s32 %rd3, %r4, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+                 ld.global.f32 %f1, [%rd4]; ld.global.f32 %f2, [%rd5]; mov.f32 %f3, 0f3F800000;
+                 fma.rn.f32 %f4, %f1, %f3, %f2; mul.f32 %f5, %f4, %f1; add.f32 %f5, %f5, %f4;
+                 st.global.f32 [%rd5], %f5;
+                 END: ret;
+             }}",
+            bound = 4000 + round
+        );
+        let start = std::time::Instant::now();
+        let linked = device.load(&source);
+        let kernel = linked.program().kernel("k").unwrap();
+        let launch = LaunchParams {
+            config: LaunchConfig::new([4, 1, 1], [256, 1, 1]),
+            cooperative: false,
+            stack: 1024,
+            workers: 1,
+            params: &pack(&linked, kernel, &values),
+        };
+        device.run(&linked, kernel, &launch).unwrap();
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    let [least, median] = [seconds[0], seconds[250]].map(|seconds| 1e6 * seconds);
+    println!("{:?}: least {least:.2f} µs, median {median:.2f} µs a kernel", Engine::of_environment());
+}
+
 /// A kernel in which one thread accesses memory that is not there.
 fn access_beyond(lane: u32, store: bool, space: &str) -> String {
     let access = match (store, space) {
@@ -172,6 +216,81 @@ fn an_access_beyond_is_reported_alike_in_every_lane() {
             let fault = interpreted.as_ref().expect_err("the access is not allowed");
             assert_eq!(fault.thread[0], lane);
             assert_eq!(interpreted, compiled);
+        }
+    }
+}
+
+/// A kernel whose threads load words of an array, in one of several ways, and store their sum to one.
+fn touch(way: &str, store: bool) -> String {
+    let access = match (way, store) {
+        ("quads", false) => "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd3];",
+        ("quads", true) => "st.global.v4.f32 [%rd3], {%f1, %f2, %f3, %f4};",
+        (_, false) => "ld.global.f32 %f2, [%rd3]; ld.global.f32 %f3, [%rd3+4];",
+        (_, true) => "st.global.f32 [%rd3], %f1; st.global.f32 [%rd3+4], %f4;",
+    };
+    let element = match way {
+        "quads" => "shl.b32 %r5, %r4, 2;",
+        "scattered" => "xor.b32 %r5, %r4, 5;",
+        "same" => "mov.u32 %r5, %r2;",
+        _ => "mov.u32 %r5, %r4;",
+    };
+    format!(
+        ".version 7.0\n.target sm_80\n.address_size 64\n
+         .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
+             .reg .f32 %f<8>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+             ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+             mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+             mad.lo.u32 %r4, %r2, %r3, %r1; {element}
+             mul.wide.u32 %rd4, %r5, 4; add.s64 %rd3, %rd1, %rd4;
+             mul.wide.u32 %rd5, %r4, 4; add.s64 %rd6, %rd2, %rd5;
+             mov.f32 %f1, 0f3F800000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, 0f40000000;
+             {access}
+             add.f32 %f5, %f2, %f3; fma.rn.f32 %f5, %f5, %f4, %f1; st.global.f32 [%rd6], %f5;
+             ret;
+         }}"
+    )
+}
+
+/// The memory behind an allocation is a red zone: it stays as it was, and who touches it is reported.
+#[test]
+fn the_end_of_an_allocation_is_found_to_the_word() {
+    const THREADS: u32 = 64;
+    let bytes = u64::from(GRID * THREADS) * 4;
+    for (way, store) in
+        ["in order", "scattered", "quads", "same"].map(|way| [(way, false), (way, true)]).concat()
+    {
+        let source = touch(way, store);
+        for words in (1..4).chain(60..76).chain(120..136).chain(188..200).chain(760..772) {
+            let outcome = |engine| {
+                let device = Device::default();
+                let places = [device.allocate(4 * words, true), device.allocate(bytes, true)];
+                let linked = device.load(&source).with_engine(engine);
+                let kernel = linked.program().kernel("k").unwrap();
+                let zone = (places[0] + 4 * words) as *mut u8;
+                // SAFETY: the device's allocations are longer than what it allows kernels.
+                unsafe { zone.write_bytes(0xa5, 64) };
+                let values = places.map(|place| place.to_le_bytes().to_vec());
+                let launch = LaunchParams {
+                    config: LaunchConfig::new([GRID, 1, 1], [THREADS, 1, 1]),
+                    cooperative: false,
+                    stack: 1024,
+                    workers: 1,
+                    params: &pack(&linked, kernel, &[&values[..], &[vec![0; 4]]].concat()),
+                };
+                let result = device
+                    .run(&linked, kernel, &launch)
+                    .map_err(|fault| (fault.kind, fault.thread, fault.block, fault.line));
+                // SAFETY: as above.
+                let zone = unsafe { std::slice::from_raw_parts(zone, 64) };
+                assert!(
+                    zone.iter().all(|&byte| byte == 0xa5),
+                    "{way}, {words} words: the red zone was written"
+                );
+                (result, device.download(places[1], bytes as usize))
+            };
+            let (interpreted, compiled) = (outcome(Engine::Interpreter), outcome(Engine::Compiled));
+            assert_eq!(interpreted.0, compiled.0, "{way}, {words} words, stores: {store}");
+            assert!(interpreted.0.is_err() || interpreted.1 == compiled.1, "{way}, {words} words");
         }
     }
 }
