@@ -129,22 +129,23 @@ def engines(data):
     """Both engines beside plain Rust on one thread: medians of processor time, and the quartiles."""
     rows = []
     for workload in data["workloads"]:
-        own, *others = [series_of(workload, what, 1) for what in (KERNEL, INTERPRETED, FEATURES)]
-        row = [workload["name"]]
-        for series in (own, *others):
-            low, middle, high = (1e3 * quantile(series["busy"], at) for at in (0.25, 0.5, 0.75))
+        row, medians = [workload["name"]], []
+        for what in (KERNEL, INTERPRETED, FEATURES):
+            busy = series_of(workload, what, 1)["busy"]
+            low, middle, high = (1e3 * quantile(busy, at) for at in (0.25, 0.5, 0.75))
             row.append(f"{middle:.3f} ({low:.3f} to {high:.3f})")
-        row += [short(quantile(other["busy"], 0.5) / quantile(own["busy"], 0.5)) for other in others[:1]]
-        row += [short(quantile(own["busy"], 0.5) / quantile(other["busy"], 0.5)) for other in others[1:]]
-        rows.append(row)
+            medians.append(middle)
+        own, interpreted, rust = medians
+        rows.append([*row, short(interpreted / own), short(own / rust)])
     head = ["workload", "machine code, ms", "interpreted, ms", "Rust with AVX2 and FMA, ms"]
-    table(head + ["faster than interpreted", "slower than Rust"], rows)
+    table([*head, "interpreted, of machine code", "machine code, of Rust"], rows)
 
 
 def conditions(data):
     """The CPU's vectors and the load of the machine before the measurement."""
     machine = data["machine"]
-    print(f"The CPU has {', '.join(machine['vectors'])}; {machine['load']:.0f} processes wanted its cores before the run.")
+    vectors, load = ", ".join(machine["vectors"]), machine["load"]
+    print(f"The CPU has {vectors}; {load:.0f} processes wanted its cores before the run.")
 
 
 def watched(data):

@@ -98,6 +98,12 @@ pub const JUMPS: u64 = 1 << 14;
 /// Strips of a warp.
 pub const STRIPS: usize = 4;
 
+/// Most warps that enter together.
+pub const WARPS: usize = 8;
+
+/// The host addresses of a group in the first thread of each strip: zero where nothing is known.
+pub type Bases = [u64; WARPS * STRIPS];
+
 /// What the code reads and writes beside registers and memory.
 #[repr(C)]
 pub struct Context {
@@ -123,8 +129,8 @@ pub struct Context {
     pub(crate) rounds: u64,
     /// Where the laps of the strip's loops go.
     pub(crate) laps: *mut [u32; 8],
-    /// For each strip the host addresses of the groups whose addresses are known on entering.
-    pub(crate) bases: *const u64,
+    /// The addresses of the groups that may be known on entering.
+    pub(crate) bases: *const Bases,
     pub(crate) padding: u64,
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],

@@ -143,7 +143,7 @@ impl<'r> Generator<'r> {
             self.asm.store(RBX, at::LAPS, RAX);
         }
         if !self.groups.early.is_empty() {
-            self.asm.add(R8, 8 * self.groups.early.len() as i32);
+            self.asm.add(R8, size_of::<u64>() as i32);
         }
         self.asm.add(R12, 8 * 4);
         self.asm.add(R13, 8 * 8);

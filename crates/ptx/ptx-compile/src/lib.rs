@@ -29,18 +29,13 @@
 //!    The other strips of its warp go on until they stop or end too, and later warps do not begin.
 //! 4. Memory that is executed is never writable.
 //!
-//! # State
+//! # Limits
 //!
-//! Random kernels and all tests of `ptx-exec` do the same by both engines. The tests of the CPU
-//! device have not been run with machine code everywhere, and the tiled product has not been
-//! measured. Nothing caches code between processes. Short straight parts, such as SAXPY, are no
-//! faster than interpreted: each strip checks its addresses, which the interpreter does once for all
-//! warps of a batch. A batch's addresses that rise steadily should be checked once on entering.
-//!
-//! What is missing: accesses of other sizes than words, numbers of `.f64` and `.f16`, `.ftz`,
-//! branches that threads of a strip take differently (but at the end of a loop of one
-//! block without accesses), warp instructions, and AVX-512. Regions with
-//! them are not made; the interpreter executes them.
+//! Nothing caches code between processes. Regions have no accesses of other sizes than words, no
+//! numbers of `.f64` and `.f16`, no `.ftz`, no branches that threads of a strip take differently (but
+//! at the end of a loop of one block without accesses), and no warp instructions; the interpreter
+//! executes these. There is no code
+//! for AVX-512.
 
 mod assembler;
 mod context;
@@ -56,7 +51,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-pub use context::{Context, Early, Frame, Group, LOOP, STRIPS, Stop, Window};
+pub use context::{Bases, Context, Early, Frame, Group, LOOP, STRIPS, Stop, WARPS, Window};
 use executable::Executable;
 pub use kind::supports;
 pub use region::{
@@ -207,29 +202,29 @@ impl Code {
     ///
     /// # Panics
     ///
-    /// If there are no warps, or other numbers of windows, addresses, counters and laps than the code
-    /// has.
+    /// If there are no warps or more than [`WARPS`], or other numbers of windows, addresses, counters
+    /// and laps than the code has.
     ///
     /// # Safety
     ///
     /// The CPU has what [`is_available`] looks for. Each frame has all places of the region's
     /// registers, and nobody else accesses them. What a window allows may be accessed, as its group
-    /// does, and `helper` may be called with `user`. `bases` has, strip by strip, for each of the
-    /// groups of [`early`](Self::early) zero, or the host address of its least offset in the first
+    /// does, and `helper` may be called with `user`. `bases` has, for each of the groups of
+    /// [`early`](Self::early) and each strip, zero or the host address of its least offset in the first
     /// thread: then the threads access consecutive words from there on, and all that the group's
     /// accesses reach may be accessed.
     pub unsafe fn run(
         &self,
         frames: &[Frame],
         windows: &mut [Window],
-        bases: &[u64],
+        bases: &[Bases],
         counters: &mut [u64],
         laps: &mut [[u32; 8]],
         helper: Helper,
         user: *mut c_void,
     ) -> Outcome {
         assert_eq!(laps.len(), frames.len() * self.laps());
-        assert_eq!(bases.len(), frames.len() * STRIPS * self.early.len());
+        assert!(bases.len() == self.early.len() && frames.len() <= WARPS);
         assert!(
             !frames.is_empty() && windows.len() == self.groups.len() && counters.len() == self.counters()
         );

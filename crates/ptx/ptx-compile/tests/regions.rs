@@ -9,8 +9,8 @@ use apex_random::Random;
 use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part};
 use ptx_compile::{
-    Access, Address, Block, Class, Code, Context, End, Frame, Guard, Instruction, LOOP, LaneLoop, Operation,
-    Outcome, Reg, Region, Register, Target, Window,
+    Access, Address, Bases, Block, Class, Code, Context, Early, End, Frame, Guard, Instruction, LOOP,
+    LaneLoop, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Op};
 
@@ -472,15 +472,15 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
 
 /// The addresses of groups that are known on entering, where a strip accesses consecutive words; every
 /// third is left out.
-fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<u64> {
-    let mut bases = Vec::new();
-    for strip in 0..THREADS / 8 {
-        for early in code.early() {
-            let (access, group) = (&accesses[early.access], code.groups()[early.group]);
-            let (start, words) = match access.store {
-                true => (state.own.as_ptr(), state.own.len()),
-                false => (state.array.as_ptr(), ELEMENTS),
-            };
+fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<Bases> {
+    let of_group = |(place, early): (usize, &Early)| {
+        let (access, group) = (&accesses[early.access], code.groups()[early.group]);
+        let (start, words) = match access.store {
+            true => (state.own.as_ptr(), state.own.len()),
+            false => (state.array.as_ptr(), ELEMENTS),
+        };
+        let mut bases = [0; ptx_compile::WARPS * ptx_compile::STRIPS];
+        for (strip, base) in bases.iter_mut().enumerate().take(THREADS / 8) {
             let value = |lane: usize| state.values[access.address.register().0 as usize][8 * strip + lane];
             let address = |lane: usize| match access.address {
                 Address::Indexed { .. } => start as u64 + 4 * value(lane),
@@ -489,12 +489,14 @@ fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<u64> {
             };
             let end = address(7).wrapping_add(group.most as u64 + 4);
             let is_known = (1..8).all(|lane| address(lane) == address(0).wrapping_add(4 * lane as u64))
-                && end <= start as u64 + 4 * words as u64
-                && bases.len() % 3 != 2;
-            bases.push(if is_known { address(0).wrapping_add(group.least as u64) } else { 0 });
+                && end <= start as u64 + 4 * words as u64;
+            if is_known && (place + strip) % 3 != 2 {
+                *base = address(0).wrapping_add(group.least as u64);
+            }
         }
-    }
-    bases
+        bases
+    };
+    code.early().iter().enumerate().map(of_group).collect()
 }
 
 /// Executes a region as machine code; how often the helper was called.

@@ -5,12 +5,12 @@
 //! mode [`Mode::SCATTERED`] the addresses of all. What cannot be checked here is left to the helper,
 //! access by access.
 //!
-//! Who enters the code may have checked a group for all strips at once ([`Code::early`]
-//! (crate::Code::early)); its address is in a table then, and nothing has to be found out.
+//! Who enters the code may have checked a group for all strips at once, if that is one of
+//! [`early`](crate::Code::early); its address is in a table then, and nothing has to be found out.
 
 use super::{A, B, C, GROUP, Generator, VECTOR, stack};
 use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
-use crate::context::{Window, at};
+use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
 use crate::region::{Access, Address, Class, Guard, Reg};
 
@@ -75,7 +75,7 @@ impl<'r> Generator<'r> {
         slow: Label,
     ) {
         let unknown = self.asm.label();
-        self.asm.load(RAX, R8, 8 * place);
+        self.asm.load(RAX, R8, size_of::<Bases>() as i32 * place);
         self.asm.test_zero(RAX);
         self.asm.jump_if(If::Zero, unknown);
         let others = self.groups.of_access.iter().filter(|(other, _)| *other == group).count() > 1;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ptx_compile::{Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, Window};
+use ptx_compile::{Bases, Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, WARPS, Window};
 
 use super::NativeRegion;
 use crate::code::Op;
@@ -11,13 +11,11 @@ use crate::launch::Launch;
 use crate::memory::spaces::{Regular, Spaces};
 use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
 use crate::registers::lanes::{Lanes, WARP};
+use crate::registers::pattern::PARTS;
 use crate::warp::{Counts, Surroundings};
 
 /// Lanes of a strip.
 const STRIP: usize = WARP / STRIPS;
-
-/// Most warps that enter together.
-const MOST: usize = 8;
 
 /// Where warps have left a region.
 pub(crate) enum Left {
@@ -58,7 +56,7 @@ pub(crate) unsafe fn enter(
     around: &mut Surroundings,
 ) -> Option<Left> {
     let code = region.code(around.launch.engine)?;
-    let whole = warps.len() <= MOST && warps.iter().all(|lanes| lanes.mask == u32::MAX);
+    let whole = warps.len() <= WARPS && warps.iter().all(|lanes| lanes.mask == u32::MAX);
     // SAFETY: the caller's promise.
     if !whole || !unsafe { is_uniform(region, warps) } {
         return None;
@@ -67,7 +65,7 @@ pub(crate) unsafe fn enter(
         words: std::ptr::null_mut(),
         longs: std::ptr::null_mut(),
         predicates: std::ptr::null_mut(),
-    }; MOST];
+    }; WARPS];
     for (frame, lanes) in frames.iter_mut().zip(warps) {
         *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
     }
@@ -108,14 +106,12 @@ unsafe fn find_bases(
     code: &Code,
     warps: &[Lanes],
     around: &mut Surroundings,
-    bases: &mut Vec<u64>,
+    bases: &mut Vec<Bases>,
 ) {
     let steps = &around.launch.code(around.launch.kernel_function).steps;
-    let count = code.early().len();
-    bases.clear();
-    bases.resize(warps.len() * STRIPS * count, 0);
+    bases.resize(code.early().len(), [0; WARPS * STRIPS]);
     let mut known = true;
-    for (place, early) in code.early().iter().enumerate() {
+    for (early, bases) in code.early().iter().zip(bases) {
         let group = &code.groups()[early.group];
         let Op::Access { args, .. } = &steps[region.sites[early.access] as usize].op else { continue };
         let offsets = (group.least, group.most);
@@ -123,13 +119,13 @@ unsafe fn find_bases(
         let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
         let Some(Regular { first, between, step: 4 }) = regular else {
             known = false;
+            *bases = [0; WARPS * STRIPS];
             continue;
         };
-        for (warp, rows) in bases.chunks_mut(STRIPS * count).enumerate() {
-            let moved = between.wrapping_mul(warp as u64);
-            for (row, first) in rows.chunks_mut(count).zip(first) {
-                row[place] = first.wrapping_add(moved);
-            }
+        let mut moved = 0u64;
+        for strips in bases.as_chunks_mut::<STRIPS>().0 {
+            *strips = first.map(|first| first.wrapping_add(moved));
+            moved = moved.wrapping_add(between);
         }
     }
     let index = around.spaces.found.as_ref().map(|found| found.index);
@@ -328,7 +324,7 @@ pub(crate) struct Kept {
     /// What it knows to be allowed.
     windows: Vec<Window>,
     /// The addresses that were known on entering.
-    bases: Vec<u64>,
+    bases: Vec<Bases>,
     counters: Vec<u64>,
     laps: Vec<[u32; STRIP]>,
 }
@@ -356,4 +352,4 @@ impl Spaces<'_> {
     }
 }
 
-const _: () = assert!(STRIP == 8, "the generator has strips of eight lanes");
+const _: () = assert!(STRIP == 8 && STRIPS == PARTS, "the generator has strips of eight lanes");
