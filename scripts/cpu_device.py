@@ -1,6 +1,6 @@
 """Tables of what was measured of the CPU device, from the files that its benchmarks write.
 
-    cpu_device.py speed|samples|ratios|watched|scaling|launches|taken SPEED.json
+    cpu_device.py speed|samples|ratios|engines|conditions|watched|scaling|launches|taken SPEED.json
     cpu_device.py forms|dear|taken FORMS.json
     cpu_device.py programs|taken PROGRAMS.json
     cpu_device.py watch --apex BIN --out PROGRAMS.json
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent / "gpu"))
 from figures import read_results
 
 KERNEL, COUNTED, CHECKED = "cpu-device", "cpu-device-counted", "cpu-device-checked"
+INTERPRETED = "cpu-device-interpreted"
 PLAIN, FEATURES = "rust", "rust-avx2-fma"
 MODES = {
     "nothing": {"APEX_CPU_COUNTS": "off"},
@@ -122,6 +123,29 @@ def ratios(data):
         f"On one thread, kernels take from {short(fewest)} ({first}) to {short(most)} ({last}) times as long as the same\n"
         f"algorithm in plain Rust (medians of processor time); between these, {times}."
     )
+
+
+def engines(data):
+    """Both engines beside plain Rust on one thread: medians of processor time, and the quartiles."""
+    rows = []
+    for workload in data["workloads"]:
+        row, medians = [workload["name"]], []
+        for what in (KERNEL, INTERPRETED, FEATURES):
+            busy = series_of(workload, what, 1)["busy"]
+            low, middle, high = (1e3 * quantile(busy, at) for at in (0.25, 0.5, 0.75))
+            row.append(f"{middle:.3f} ({low:.3f} to {high:.3f})")
+            medians.append(middle)
+        own, interpreted, rust = medians
+        rows.append([*row, short(interpreted / own), short(own / rust)])
+    head = ["workload", "machine code, ms", "interpreted, ms", "Rust with AVX2 and FMA, ms"]
+    table([*head, "interpreted, of machine code", "machine code, of Rust"], rows)
+
+
+def conditions(data):
+    """The CPU's vectors and the load of the machine before the measurement."""
+    machine = data["machine"]
+    vectors, load = ", ".join(machine["vectors"]), machine["load"]
+    print(f"The CPU has {vectors}; {load:.0f} processes wanted its cores before the run.")
 
 
 def watched(data):
@@ -238,7 +262,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.what == "watch":
         return watch(arguments)
-    tables = [speed, samples, ratios, watched, scaling, launches, forms, dear, programs, taken]
+    tables = [speed, samples, ratios, engines, conditions, watched, scaling, launches, forms, dear, programs, taken]
     known = {function.__name__: function for function in tables}
     if arguments.what not in known or not arguments.file:
         parser.error("give a table and the file that it is made of")

@@ -12,6 +12,9 @@ use std::io::{self, Write};
 /// Defects that are listed.
 const DEFECTS: usize = 10;
 
+/// Kernels that were executed as machine code and are named.
+const NAMED: usize = 5;
+
 /// The meaning of the headings.
 const LEGEND: &str = "ᶜ computed exactly by the CPU device, per counted launch; not GPU time. Instructions: \
     PTX instructions of warps. Threads: avg. active threads per warp, of 32. Sectors: 32-byte sectors per \
@@ -112,8 +115,25 @@ pub fn table(
         table.row([shorten(name, 60)].into_iter().chain(shown.map(mark)).chain([launches]).collect());
     }
     let sampled = counted.iter().any(|(_, counts)| counts.sampled_share.is_some());
-    let legend = if sampled { format!("{LEGEND} {SAMPLED}") } else { LEGEND.to_owned() };
+    let mut legend = if sampled { format!("{LEGEND} {SAMPLED}") } else { LEGEND.to_owned() };
+    if !profile.machine_code.is_empty() {
+        legend = format!("{legend} {}", engine(profile));
+    }
     write(out, "Counted on the CPU device", &table, &legend, style, width)
+}
+
+/// Which kernels were executed as machine code.
+fn engine(profile: &Profile) -> String {
+    let mut names: Vec<String> = profile.machine_code.iter().map(|name| shorten(name, 40)).collect();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if more > 0 {
+        names.push(format!("{} more", units::count(more as u64)));
+    }
+    format!(
+        "Machine code executed parts of {}; the rest, and what was counted, was interpreted.",
+        names.join(", ")
+    )
 }
 
 fn share(part: u64, whole: u64) -> String {

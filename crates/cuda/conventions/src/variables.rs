@@ -65,6 +65,11 @@ pub const CPU_NEWER_PTX: Variable = variable(
     "CPU device",
     "`1`: loads PTX of any version and target, and executes it as far as it can.",
 );
+pub const CPU_ENGINE: Variable = variable(
+    "APEX_CPU_ENGINE",
+    "CPU device",
+    "How kernels are executed ([machine code](cpu-device.md#machine-code)): `auto` (default), `interpreted` or `compiled`.",
+);
 pub const CPU_TRACE: Variable = variable(
     "APEX_CPU_TRACE",
     "CPU device",
@@ -120,11 +125,12 @@ pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex
 pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
 
 /// Variables that users set.
-pub const USERS: [Variable; 11] = [
+pub const USERS: [Variable; 12] = [
     DISABLE,
     DRIVER,
     LIB_DIR,
     CPU_COUNTS,
+    CPU_ENGINE,
     CPU_TIMEOUT,
     CPU_NEWER_PTX,
     CPU_TRACE,

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, ensure};
 use crate::memory::Memory;
 use cuda_abi::types::*;
 use cuda_launch::{DeviceAttributes, Dim3};
+use ptx_exec::Engine;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,6 +96,9 @@ pub fn init() -> Result {
         // SAFETY: the handler only stores to an atomic, which is allowed in the child of a process
         // with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        if let Err(message) = Engine::of_environment() {
+            eprintln!("apex: cpu device: {message}: kernels are executed as by {}", Engine::Auto.name());
+        }
         let attributes = DeviceAttributes {
             multiprocessors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             l2_cache_bytes: system_value(libc::_SC_LEVEL3_CACHE_SIZE) as u32,

@@ -79,6 +79,8 @@ struct State {
     launches: HashMap<(String, Configuration), u64>,
     /// Source files that lines were counted of.
     sources: HashSet<Arc<str>>,
+    /// Kernels that were executed as machine code.
+    machine_code: HashSet<String>,
     counted: Duration,
     all: Duration,
     defects: Vec<ReportedDefect>,
@@ -133,6 +135,20 @@ pub fn around(
     let (outcome, seen) = execute(WatchOptions { count, sample, check: watcher.check });
     watcher.keep(kernel, configuration, seen, count, started.elapsed());
     outcome.map(drop).map_err(Box::new)
+}
+
+/// A kernel has been executed as machine code, if `is_so`: the session keeps its name.
+pub fn machine_code(kernel: &str, is_so: impl FnOnce() -> bool) {
+    let watcher = watcher();
+    if watcher.session.is_none() {
+        return;
+    }
+    let mut state = watcher.lock();
+    let known = &mut state.machine_code;
+    if known.len() < MAX_CONFIGURATIONS && !known.contains(kernel) && is_so() {
+        known.insert(kernel.to_owned());
+        state.write(watcher, |file| file.machine_code(kernel));
+    }
 }
 
 /// The host reads device memory: copies of what nobody had written in it are defects.

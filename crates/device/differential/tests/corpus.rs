@@ -17,7 +17,15 @@ fn corpus() -> PathBuf {
 }
 
 fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
+    differential_by("", command, arguments)
+}
+
+/// The same by an engine of the CPU device; it has its own choice without a name.
+fn differential_by(engine: &str, command: &str, arguments: &[&str]) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
+    if !engine.is_empty() {
+        program.env("APEX_CPU_ENGINE", engine);
+    }
     program
         .env("APEX_CPU_NEWER_PTX", "1")
         .arg(command)
@@ -38,6 +46,16 @@ fn the_cpu_device_agrees_with_the_recorded_h200() {
         said.lines().filter(|line| line.contains("NOT EXPLAINED")).take(20).collect();
     let total = said.lines().last().unwrap_or_default();
     assert!(agrees, "{}\n{total}", unexplained.join("\n"));
+}
+
+/// All forms take as long as the test above. These are arithmetic and accesses that become machine
+/// code.
+#[test]
+fn machine_code_agrees_with_the_recorded_h200() {
+    for forms in ["fma.", "ld."] {
+        let (agrees, said) = differential_by("compiled", "check", &["--brief", "--only", forms]);
+        assert!(agrees, "{said}");
+    }
 }
 
 /// The comparison can fail: a known difference, looked at without the list, is one.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// The CPU, the cores that this process may use, the day, and the command.
+/// The CPU, its vectors, the cores that this process may use, how many processes wanted them in the
+/// minute before, the day, and the command.
 pub fn machine() -> Value {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -14,5 +15,13 @@ pub fn machine() -> Value {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let command =
         format!("cargo bench -p ptx-exec --bench {} -- {}", env!("CARGO_CRATE_NAME"), arguments.join(" "));
-    json!({ "cpu": name, "cores": cores, "date": date, "command": command })
+    let vectors: Vec<&str> = ["avx2", "fma", "avx512f"]
+        .into_iter()
+        .filter(|feature| info.split_whitespace().any(|word| word == *feature))
+        .collect();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|load| load.parse::<f64>().ok());
+    json!({
+        "cpu": name, "vectors": vectors, "cores": cores, "load": load, "date": date, "command": command
+    })
 }

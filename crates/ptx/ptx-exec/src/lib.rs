@@ -56,6 +56,7 @@ mod image;
 mod launch;
 mod matrix;
 mod memory;
+mod native;
 mod observe;
 mod operands;
 mod program;
@@ -71,6 +72,7 @@ pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
+pub use native::Engine;
 pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, ParamLayout, Program, Relocation, RelocationTarget,

@@ -184,6 +184,22 @@ impl Program {
         })
     }
 
+    /// Returns how much of each kernel can become machine code: name, steps in regions that have
+    /// become code, steps in regions, and all steps.
+    pub fn machine_code(&self) -> impl Iterator<Item = (&str, [usize; 3])> {
+        self.kernels.iter().map(|kernel| {
+            let function = &self.functions[kernel.function as usize];
+            let [generated, possible] = function.code.native.extent();
+            (&*function.name, [generated, possible, function.code.steps.len()])
+        })
+    }
+
+    /// Whether parts of a kernel have become machine code.
+    pub fn has_machine_code(&self, kernel: KernelId) -> bool {
+        let function = self.kernels[kernel.0 as usize].function;
+        self.functions[function as usize].code.native.extent()[0] > 0
+    }
+
     /// The variables in `.global` and `.const`, in source order.
     pub fn globals(&self) -> &[GlobalLayout] {
         &self.globals

@@ -35,6 +35,7 @@ mod tag {
     pub const LAUNCH: u32 = 1;
     pub const DEFECT: u32 = 2;
     pub const SOURCE: u32 = 3;
+    pub const MACHINE_CODE: u32 = 4;
 }
 
 /// The counts of one launch.
@@ -128,6 +129,14 @@ impl CountsFile {
             out.u64(defect.count);
             out.u64(defect.places);
         })
+    }
+
+    /// Appends the name of a kernel of which parts were executed as machine code.
+    ///
+    /// # Errors
+    /// If it cannot be written, or the session's limit leaves no room; the error names the file.
+    pub fn machine_code(&mut self, kernel: &str) -> io::Result<()> {
+        self.append(tag::MACHINE_CODE, |out| out.string(kernel))
     }
 
     /// Keeps the text of a source file in the session, where that keeps code (`apex run --code`),
@@ -244,6 +253,8 @@ pub struct ProcessCounts {
     pub launches: Vec<LaunchCounts>,
     /// Defects, each once.
     pub defects: Vec<Defect>,
+    /// Kernels of which parts were executed as machine code.
+    pub machine_code: Vec<String>,
     /// Source files that its kernels' line tables name, where the session keeps code.
     pub sources: Vec<SourceFile>,
 }
@@ -327,6 +338,7 @@ impl ProcessCounts {
                     None => self.defects.push(defect),
                 }
             }
+            tag::MACHINE_CODE => self.machine_code.push(input.string()?),
             tag::SOURCE => {
                 let (name, hash, why) = (input.string()?, input.u128()?, input.string()?);
                 let kept = if why.is_empty() { Ok(hash) } else { Err(why) };

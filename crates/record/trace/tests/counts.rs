@@ -157,6 +157,16 @@ fn launches_of_versions_that_counted_no_lines_are_read() {
 }
 
 #[test]
+fn kernels_that_became_machine_code_are_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    MappedControl::create(dir.path(), Settings::default()).unwrap();
+    let mut file = CountsFile::create(dir.path()).unwrap();
+    ["first", "second"].iter().for_each(|kernel| file.machine_code(kernel).unwrap());
+    let session = Session::open(dir.path()).unwrap();
+    assert_eq!(session.counts[0].machine_code, ["first", "second"]);
+}
+
+#[test]
 fn a_session_that_keeps_code_keeps_source_files_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();

@@ -127,6 +127,10 @@ pub struct Profile {
     pub collectives: Vec<CollectiveSeries>,
     /// Defects that the CPU device found in kernels, the most frequent first.
     pub defects: Vec<Defect>,
+    /// Kernels of which the CPU device executed parts as machine code, in alphabetical order; it
+    /// interpreted the rest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub machine_code: Vec<String>,
     /// Call stacks of launches, in the order of their frames.
     pub call_stacks: Vec<CallStack>,
     /// Sampled call stacks of the host while a device was idle, in the order of their frames; empty

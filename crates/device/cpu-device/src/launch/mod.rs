@@ -123,6 +123,7 @@ impl Launch {
         };
         let name = self.function.name.to_string_lossy();
         observation::around(&name, configuration, execute).map_err(Stopped::Fault)?;
+        observation::machine_code(&name, || linked.program().has_machine_code(kernel));
         Ok(runtime.into_requests())
     }
 }

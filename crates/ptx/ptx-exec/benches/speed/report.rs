@@ -7,12 +7,14 @@ use serde_json::json;
 
 use crate::machine::machine;
 use crate::native::Target;
-use crate::workloads::{EmptyLaunch, Workload};
+use crate::workloads::{EmptyLaunch, How, Workload};
 
 /// The code that is timed.
 #[derive(Clone, Copy, PartialEq)]
 enum TimedCode {
     Kernel,
+    /// The kernel without machine code.
+    Interpreted,
     /// The kernel with its instructions counted.
     Counted,
     /// The kernel checked for defects.
@@ -25,6 +27,7 @@ impl TimedCode {
     fn name(self) -> &'static str {
         match self {
             TimedCode::Kernel => "cpu-device",
+            TimedCode::Interpreted => "cpu-device-interpreted",
             TimedCode::Counted => "cpu-device-counted",
             TimedCode::Checked => "cpu-device-checked",
             TimedCode::Peer(Target::Default) => "rust",
@@ -90,23 +93,29 @@ impl Report {
         for &threads in &self.threads {
             let peers = self.targets.iter().copied().map(TimedCode::Peer);
             series.extend(
-                std::iter::once(TimedCode::Kernel).chain(peers).map(|what| Series::new(threads, what)),
+                [TimedCode::Kernel, TimedCode::Interpreted]
+                    .into_iter()
+                    .chain(peers)
+                    .map(|what| Series::new(threads, what)),
             );
         }
         series.extend([TimedCode::Counted, TimedCode::Checked].map(|what| Series::new(1, what)));
+        let counted = WatchOptions { count: true, ..WatchOptions::default() };
+        let checked = WatchOptions { check: true, ..WatchOptions::default() };
         let mut instructions = 0;
         for sample in 0..=samples {
             let watched = |series: &Series| matches!(series.what, TimedCode::Counted | TimedCode::Checked);
             for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
                 let before = processor_seconds();
                 let start = Instant::now();
-                let mut kernel = |options| {
-                    instructions = (workload.kernel)(series.threads, options).warp_instructions;
+                let mut kernel = |how| {
+                    instructions = (workload.kernel)(series.threads, how).warp_instructions;
                 };
                 match series.what {
-                    TimedCode::Kernel => kernel(WatchOptions::default()),
-                    TimedCode::Counted => kernel(WatchOptions { count: true, ..WatchOptions::default() }),
-                    TimedCode::Checked => kernel(WatchOptions { check: true, ..WatchOptions::default() }),
+                    TimedCode::Kernel => kernel(How::Plain),
+                    TimedCode::Interpreted => kernel(How::Interpreted),
+                    TimedCode::Counted => kernel(How::Watched(counted)),
+                    TimedCode::Checked => kernel(How::Watched(checked)),
                     TimedCode::Peer(target) => (workload.peer)(target, series.threads),
                 }
                 series.seconds.push(start.elapsed().as_secs_f64());

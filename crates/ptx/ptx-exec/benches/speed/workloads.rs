@@ -8,10 +8,19 @@ use std::sync::atomic::AtomicBool;
 
 use apex_random::Random;
 use cuda_launch::LaunchConfig;
-use ptx_exec::{KernelId, LaunchParams, LaunchStats, Linked, WatchOptions, watch};
+use ptx_exec::{Engine, KernelId, LaunchParams, LaunchStats, Linked, WatchOptions, watch};
 
 use crate::device::{Device, pack};
 use crate::native::{self, Target, View};
+
+/// The way in which a kernel is run.
+#[derive(Clone, Copy)]
+pub enum How {
+    Plain,
+    /// Without machine code.
+    Interpreted,
+    Watched(WatchOptions),
+}
 
 /// Something to measure.
 pub struct Workload {
@@ -21,7 +30,7 @@ pub struct Workload {
     /// The goal for the kernel's time, as a multiple of the peer's.
     pub goal: Option<f64>,
     /// Runs the kernel on this number of threads, watched according to the options.
-    pub kernel: Box<dyn Fn(usize, WatchOptions) -> LaunchStats>,
+    pub kernel: Box<dyn Fn(usize, How) -> LaunchStats>,
     /// Runs the peer on this number of threads.
     pub peer: Box<dyn Fn(Target, usize)>,
 }
@@ -41,6 +50,7 @@ static DEVICE: LazyLock<Device> = LazyLock::new(Device::default);
 /// A kernel of the PTX with its parameters.
 struct Launch {
     linked: Linked,
+    interpreted: Linked,
     kernel: KernelId,
     params: Vec<u8>,
     grid: [u32; 3],
@@ -52,14 +62,15 @@ impl Launch {
         let linked = DEVICE.load(KERNELS);
         let kernel = linked.program().kernel(name).expect("the PTX has the kernel");
         let params = pack(&linked, kernel, values);
-        Launch { linked, kernel, params, grid, block }
+        let interpreted = DEVICE.load(KERNELS).with_engine(Engine::Interpreter);
+        Launch { linked, interpreted, kernel, params, grid, block }
     }
 
     fn run(&self, workers: usize) -> LaunchStats {
-        self.run_watched(workers, WatchOptions::default())
+        self.run_by(workers, How::Plain)
     }
 
-    fn run_watched(&self, workers: usize, options: WatchOptions) -> LaunchStats {
+    fn run_by(&self, workers: usize, how: How) -> LaunchStats {
         let params = LaunchParams {
             config: LaunchConfig::new(self.grid, self.block),
             cooperative: false,
@@ -67,9 +78,12 @@ impl Launch {
             workers,
             params: &self.params,
         };
-        let outcome = match options {
-            WatchOptions { count: false, check: false, .. } => DEVICE.run(&self.linked, self.kernel, &params),
-            _ => watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), options).0,
+        let outcome = match how {
+            How::Plain => DEVICE.run(&self.linked, self.kernel, &params),
+            How::Interpreted => DEVICE.run(&self.interpreted, self.kernel, &params),
+            How::Watched(options) => {
+                watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), options).0
+            }
         };
         outcome.expect("the kernel runs")
     }
@@ -161,7 +175,7 @@ fn saxpy(name: &'static str, n: usize, goal: Option<f64>) -> Workload {
         name,
         about: format!("memory: {} Ki elements, 2 arrays", n >> 10),
         goal,
-        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
+        kernel: Box::new(move |workers, how| launch.run_by(workers, how)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_y.borrow_mut(), 1, threads, |first, part| {
                 native::saxpy(target, a, &x[first..first + part.len()], part);
@@ -199,7 +213,7 @@ fn fma_chains() -> Workload {
         name: "fma_chains",
         about: format!("registers: {n} threads, 8 chains of {} multiply-adds", 4 * rounds),
         goal: Some(5.0),
-        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
+        kernel: Box::new(move |workers, how| launch.run_by(workers, how)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_out.borrow_mut(), 8, threads, |first, part| {
                 native::fma_chains(target, &start[8 * first..8 * first + part.len()], part, b, c, rounds);
@@ -232,7 +246,7 @@ fn matmul() -> Workload {
         name: "matmul_tiled",
         about: format!("shared memory: {n} by {n}, tiles of 16 by 16"),
         goal: Some(12.0),
-        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
+        kernel: Box::new(move |workers, how| launch.run_by(workers, how)),
         peer: Box::new(move |target, threads| {
             let unit = n * native::TILE;
             in_parts(&mut native_c.borrow_mut(), unit, threads, |first, part| {
@@ -280,7 +294,7 @@ fn mandelbrot() -> Workload {
         name: "mandelbrot",
         about: format!("divergence: {} by {}, up to {} iterations", view.width, view.height, view.limit),
         goal: None,
-        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
+        kernel: Box::new(move |workers, how| launch.run_by(workers, how)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_out.borrow_mut(), view.width, threads, |first, part| {
                 native::mandelbrot(target, view, first..first + part.len() / view.width, part);
@@ -314,7 +328,7 @@ fn reduction() -> Workload {
         name: "reduce_shuffle",
         about: format!("warp instructions: the sum of {} Ki elements in {blocks} blocks", n >> 10),
         goal: None,
-        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
+        kernel: Box::new(move |workers, how| launch.run_by(workers, how)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut values.borrow_mut(), 1, threads, |_, part| {
                 std::hint::black_box(native::sum(target, part));

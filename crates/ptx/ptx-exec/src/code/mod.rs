@@ -18,6 +18,7 @@ mod input;
 pub(crate) mod prologue;
 mod step;
 
+use crate::native::Native;
 use crate::operands::{Class, Reg};
 use crate::registers::Extent;
 pub(crate) use input::Input;
@@ -77,6 +78,8 @@ pub(crate) struct Code {
     /// For each step the index of its origin.
     pub(crate) origin_of: Vec<u32>,
     pub(crate) origins: Vec<Origin>,
+    /// The regions that can become machine code.
+    pub(crate) native: Native,
     /// The prologue, if batches may pass it.
     pub(crate) prologue: Option<Prologue>,
     /// Registers to fill at the start.

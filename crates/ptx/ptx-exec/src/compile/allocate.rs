@@ -30,18 +30,26 @@ pub(super) struct Sizes {
 
 /// A set of registers.
 #[derive(Clone, PartialEq)]
-struct Set(Vec<u64>);
+pub(super) struct Set(Vec<u64>);
 
 impl Set {
-    fn insert(&mut self, reg: usize) {
+    pub(super) fn empty(registers: usize) -> Set {
+        Set(vec![0; registers.div_ceil(64)])
+    }
+
+    pub(super) fn insert(&mut self, reg: usize) {
         self.0[reg / 64] |= 1 << (reg % 64);
     }
 
-    fn has(&self, reg: usize) -> bool {
+    pub(super) fn has(&self, reg: usize) -> bool {
         self.0[reg / 64] >> (reg % 64) & 1 != 0
     }
 
-    fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn remove(&mut self, reg: usize) {
+        self.0[reg / 64] &= !(1 << (reg % 64));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, &bits)| {
             let mut bits = bits;
             std::iter::from_fn(move || {
@@ -180,7 +188,7 @@ fn intervals(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Interv
 }
 
 /// Registers whose value at the start of each span may still be read.
-fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
+pub(super) fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
     let empty = Set(vec![0; registers.div_ceil(64)]);
     // What a span reads before it writes it, and what it surely writes.
     let (mut reads, mut kills) = (vec![empty.clone(); spans.len()], vec![empty; spans.len()]);

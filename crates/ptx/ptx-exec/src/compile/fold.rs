@@ -109,15 +109,19 @@ pub(super) fn idle(steps: &mut [Step], registers: usize) -> Vec<bool> {
     idle
 }
 
-/// Counts the straight steps from each step on, and the idle ones.
-pub(super) fn mark_straight(steps: &mut [Step], idle: &[bool]) {
+/// Counts the straight steps from each step on, and the idle ones. A run ends before a step at which
+/// `starts` tells that a region may be entered.
+pub(super) fn mark_straight(steps: &mut [Step], idle: &[bool], starts: impl Fn(usize) -> bool) {
     let (mut straight, mut idle_after) = (0, 0u8);
-    for (step, &idle) in steps.iter_mut().zip(idle).rev() {
+    for (at, (step, &idle)) in steps.iter_mut().zip(idle).enumerate().rev() {
         straight = if step.is_straight() { straight + 1 } else { 0 };
         // A count that is too small executes an idle step, which does no harm.
         let idle_here = if idle && idle_after < u8::MAX { idle_after + 1 } else { 0 };
         (step.straight, step.idle, step.idle_after) = (straight, idle_here, idle_after);
         idle_after = idle_here;
+        if starts(at) {
+            (straight, idle_after) = (0, 0);
+        }
     }
 }
 

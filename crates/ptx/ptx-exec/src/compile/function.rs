@@ -20,7 +20,9 @@ use crate::compile::fold::{idle, mark_straight, name_patterns};
 use crate::compile::frame::SymbolPlace;
 use crate::compile::layout::{Block, blocks, order};
 use crate::compile::prologue;
+use crate::compile::regions;
 use crate::memory::access::AccessHandler;
+use crate::native::{self, Lowered, Native};
 use crate::operands::{AccessArgs, Args, Class, Guard, Reg};
 use crate::registers::handler::LaneHandler;
 
@@ -69,6 +71,10 @@ pub(super) struct FunctionCompiler<'m> {
     /// Bytes of the parameters of a kernel.
     pub(super) param_bytes: u64,
     steps: Vec<Step>,
+    /// What each step means.
+    lowered: Vec<Lowered>,
+    /// What the next step means.
+    means: Lowered,
     origin_of: Vec<u32>,
     origins: Vec<Origin>,
     unsupported: Vec<String>,
@@ -111,6 +117,8 @@ pub(super) fn compile<'m>(
         frame_bytes: 0,
         param_bytes: 0,
         steps: Vec::new(),
+        lowered: Vec::new(),
+        means: Lowered::Other,
         origin_of: Vec::new(),
         origins: Vec::new(),
         unsupported: Vec::new(),
@@ -179,6 +187,7 @@ impl FunctionCompiler<'_> {
 
     fn finish(mut self, spans: &[Span]) -> (Code, u32) {
         let start = self.start();
+        let is_kernel = self.is_kernel();
         let mut inputs: Vec<((Class, Input), Reg)> = self.inputs.into_iter().collect();
         inputs.sort_by_key(|(_, reg)| *reg);
         let pinned: Vec<Reg> = inputs.iter().map(|(_, reg)| *reg).collect();
@@ -189,9 +198,19 @@ impl FunctionCompiler<'_> {
         let mut classes = Classes::default();
         let of = &self.classes;
         self.steps.iter_mut().for_each(|step| classes.push(step, |reg| of[reg.0 as usize]));
+        let before = (is_kernel && native::is_possible()).then(|| self.steps.clone());
         let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned, &kept);
         name_patterns(&mut self.steps);
-        mark_straight(&mut self.steps, &idle);
+        let native = before.map_or_else(Native::default, |steps| {
+            let source =
+                regions::Source { steps, lowered: &self.lowered, classes: &self.classes, places: &places };
+            let deferred = candidate.as_ref().map(|candidate| regions::Deferred {
+                end: candidate.steps(),
+                registers: candidate.registers().collect(),
+            });
+            regions::find(source, spans, &input_of, deferred)
+        });
+        mark_straight(&mut self.steps, &idle, |at| native.is_worth_it(at as u32));
         let prologue = candidate.map(|candidate| candidate.placed(|reg| places[reg.0 as usize]));
         let inputs =
             inputs.iter().map(|((class, input), reg)| (places[reg.0 as usize], *class, *input)).collect();
@@ -200,6 +219,7 @@ impl FunctionCompiler<'_> {
         let code = Code {
             steps: self.steps,
             classes,
+            native,
             origin_of: self.origin_of,
             origins: self.origins,
             prologue,
@@ -278,6 +298,8 @@ impl FunctionCompiler<'_> {
             Err(Refusal::Invalid(message)) => Err(Diagnostic::new(instruction.position, message)),
             Err(Refusal::Unsupported(message)) => {
                 self.steps.truncate(first);
+                self.lowered.truncate(first);
+                self.means = Lowered::Other;
                 self.origin_of.truncate(first);
                 self.complain(message);
                 Ok(())
@@ -308,6 +330,7 @@ impl FunctionCompiler<'_> {
             self.first_line = self.line;
         }
         self.steps.push(Step::new(self.guard, op));
+        self.lowered.push(std::mem::take(&mut self.means));
         self.origin_of.push(self.origins.len() as u32 - 1);
     }
 
@@ -316,6 +339,11 @@ impl FunctionCompiler<'_> {
         let guard = std::mem::replace(&mut self.guard, Guard::Always);
         self.push(op);
         self.guard = guard;
+    }
+
+    /// Tells what the next step means.
+    pub(super) fn means(&mut self, means: Lowered) {
+        self.means = means;
     }
 
     /// Adds a step on registers.

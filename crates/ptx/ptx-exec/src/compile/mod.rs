@@ -14,6 +14,7 @@ mod function;
 mod layout;
 mod operand;
 mod prologue;
+mod regions;
 mod special;
 
 use std::collections::HashMap;

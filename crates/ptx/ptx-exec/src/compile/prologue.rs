@@ -146,6 +146,11 @@ fn lanes(step: &Step) -> Option<(Option<WordComparison>, Args)> {
 }
 
 impl Candidate {
+    /// Steps before the branch, or before the rest of a kernel that has none.
+    pub(super) fn steps(&self) -> usize {
+        self.prologue.steps()
+    }
+
     /// The registers that late steps may still have to write.
     pub(super) fn registers(&self) -> impl Iterator<Item = Reg> {
         std::iter::once(self.prologue.index).chain(self.outcome)

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::code::{Clock, Code, Input, Named};
 use crate::device::{KernelId, Memory, Region};
 use crate::fault::{Fault, FaultKind, Stop};
+use crate::native::Engine;
 use crate::operands::{Class, Reg};
 use crate::program::{KernelAttributes, Program};
 use crate::registers::lanes::WARP;
@@ -41,6 +42,7 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 pub struct Linked {
     program: Arc<Program>,
     globals: Vec<u64>,
+    engine: Engine,
 }
 
 impl Linked {
@@ -52,7 +54,12 @@ impl Linked {
     pub fn new(program: impl Into<Arc<Program>>, addresses: Vec<u64>) -> Self {
         let program = program.into();
         assert_eq!(addresses.len(), program.globals().len(), "each variable needs an address");
-        Linked { program, globals: addresses }
+        Linked { program, globals: addresses, engine: Engine::of_environment().unwrap_or(Engine::Auto) }
+    }
+
+    /// Executes kernels by another engine than the environment names.
+    pub fn with_engine(self, engine: Engine) -> Self {
+        Linked { engine, ..self }
     }
 
     /// The program.
@@ -90,6 +97,7 @@ pub(crate) struct Launch<'a> {
     cancel: &'a AtomicBool,
     pub(crate) failed: AtomicBool,
     pub(crate) kernel_function: u32,
+    pub(crate) engine: Engine,
     kernel: KernelId,
     pub(crate) config: LaunchConfig,
     pub(crate) block_threads: u32,
@@ -168,6 +176,7 @@ pub(crate) fn prepare<'a>(
         cancel,
         failed: AtomicBool::new(false),
         kernel_function: kernel.function,
+        engine: linked.engine,
         kernel: kernel_id,
         config: params.config,
         block_threads: threads as u32,

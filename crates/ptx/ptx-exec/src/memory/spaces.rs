@@ -10,6 +10,7 @@
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
+use crate::native::Kept;
 use crate::operands::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use crate::registers::pattern::{PART, PARTS, Pattern};
@@ -63,6 +64,8 @@ pub(crate) struct Spaces<'a> {
     irregular: u8,
     /// The index of the threads, as long as it is in no register.
     pub(crate) found: Option<DeferredIndex>,
+    /// What the code of each region keeps between its runs.
+    pub(crate) native: Vec<Kept>,
 }
 
 /// Offsets of accesses are smaller, or are not looked at closely.
@@ -173,6 +176,7 @@ impl<'a> Spaces<'a> {
             known: 0,
             irregular: 0,
             found: None,
+            native: Vec::new(),
         }
     }
 
@@ -209,6 +213,29 @@ impl<'a> Spaces<'a> {
         }
         let first = range.first.map(|first| first.wrapping_add(args.offset as u64));
         Some(Regular { first, between: range.between, step: range.step })
+    }
+
+    /// Returns the pattern of accesses that share an address, at offsets from `least` to `most`, for
+    /// whoever knows nothing of other accesses. As for [`regular`](Self::regular), `None` decides
+    /// nothing.
+    ///
+    /// # Safety
+    /// The frames have the registers of the address.
+    pub(crate) unsafe fn regular_alone(
+        &mut self,
+        warps: &[Lanes],
+        args: &AccessArgs,
+        (least, most): (i64, i64),
+        bytes: u64,
+        write: bool,
+    ) -> Option<Regular> {
+        self.forget_patterns();
+        let args = AccessArgs { fresh: true, offset: least, ..*args };
+        // SAFETY: the caller's promise.
+        let regular = unsafe { self.regular(warps, &args, bytes, write) };
+        let reaches = most + bytes as i64 <= self.ranges[args.pattern as usize % PATTERNS].to;
+        self.forget_patterns();
+        regular.filter(|_| reaches)
     }
 
     /// Finds the range of an access and of those that share its place.
@@ -551,9 +578,30 @@ impl<'a> Spaces<'a> {
         self.region(Space::Global, address, bytes).is_some_and(|region| region.writable || !write)
     }
 
+    /// Whether an access to a host address is allowed.
+    pub(crate) fn allows(&mut self, space: Space, address: u64, bytes: u64, write: bool) -> bool {
+        let address = address.wrapping_sub(self.origin(space));
+        self.check(space, address, bytes, write).is_ok()
+    }
+
+    /// The range around a host address that may be accessed likewise.
+    pub(crate) fn allocation(&mut self, space: Space, address: u64, bytes: u64) -> Option<Region> {
+        match space {
+            Space::Shared => Some(self.shared),
+            Space::Local => None,
+            Space::Global | Space::Generic => self.region(space, address, bytes),
+        }
+    }
+
+    /// The value to add to addresses of a space to make them host addresses.
+    pub(crate) fn start_of(&self, space: Space) -> u64 {
+        self.origin(space)
+    }
+
     /// Forgets the regions: device code has freed memory.
     pub(crate) fn forget(&mut self) {
         self.regions = [NOWHERE; REMEMBERED];
+        self.native.iter_mut().for_each(Kept::forget);
     }
 
     /// The host address of `bytes` bytes at a generic address, for what is not a step on lanes.

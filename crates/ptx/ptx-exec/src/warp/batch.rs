@@ -24,6 +24,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
+use crate::native::{Engine, Left, enter};
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
@@ -176,6 +177,11 @@ impl Batch<'_, '_, '_, '_, '_> {
     #[inline(always)]
     fn step(&mut self) -> ControlFlow<Parting> {
         let code = self.code;
+        if let Some(region) = code.native.at(self.pc)
+            && let Some(flow) = self.enter(region)
+        {
+            return flow;
+        }
         let Step { guard, op, straight, .. } = &code.steps[self.pc as usize];
         if *straight > 0 {
             return self.straight(&code.steps[self.pc as usize..(self.pc + straight) as usize]);
@@ -216,6 +222,34 @@ impl Batch<'_, '_, '_, '_, '_> {
         self.around.counts.thread_instructions += count * self.threads;
         self.pc += steps.len() as u32;
         ControlFlow::Continue(())
+    }
+
+    /// Executes a region as machine code; `None` if that is not possible, and nothing has been done.
+    fn enter(&mut self, index: usize) -> Option<ControlFlow<Parting>> {
+        let engine = self.around.launch.engine;
+        let code = self.code;
+        let region = code.native.region(index);
+        if engine == Engine::Interpreter || !self.outermost || !region.is_ready(engine) {
+            return None;
+        }
+        if region.reads_prologue {
+            self.flush_prologue();
+        }
+        // SAFETY: the frames have the registers that their code names, nothing of them but the index
+        // is deferred, and the windows are this block's own memory.
+        let left = unsafe { enter(index, region, self.lanes, self.around)? };
+        Some(match left {
+            Left::At(pc) => {
+                self.pc = pc;
+                ControlFlow::Continue(())
+            }
+            Left::Stopped { warp, before, paths } => {
+                let parting = self.part(0);
+                self.warps[..warp].iter_mut().for_each(|warp| warp.move_whole(before));
+                self.warps[warp].divide(&paths);
+                parting
+            }
+        })
     }
 
     /// Tests the guard in all threads.

@@ -157,6 +157,20 @@ impl Warp {
         self.paths[0].pc = pc;
     }
 
+    /// Divides a warp that is [`whole`](Self::whole) into paths: the lanes at a step, and whether
+    /// others run before them.
+    #[cold]
+    pub(crate) fn divide(&mut self, paths: &[(u32, u32, bool)]) {
+        let whole = self.paths[0].clone();
+        let part = |&(mask, pc, late): &(u32, u32, bool)| Path {
+            mask,
+            pc,
+            epoch: whole.epoch + u32::from(late),
+            ..whole.clone()
+        };
+        self.paths = paths.iter().map(part).collect();
+    }
+
     /// Ends all threads of a warp that is [`whole`](Self::whole). Its path stays for the next
     /// block, without lanes.
     pub(crate) fn exit_whole(&mut self) {

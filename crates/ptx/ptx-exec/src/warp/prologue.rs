@@ -25,6 +25,7 @@ use ptx_lower::holds;
 
 use crate::code::Op;
 use crate::code::prologue::{Prologue, Uniform};
+use crate::memory::spaces::DeferredIndex;
 use crate::registers::lanes::Lanes;
 use crate::registers::pattern::Pattern;
 use crate::warp::Surroundings;
@@ -102,6 +103,25 @@ impl Surroundings<'_, '_, '_> {
         if self.spaces.found.is_some() {
             // SAFETY: the caller's promise.
             unsafe { self.compute_prologue(warps) };
+        }
+    }
+
+    /// Puts the index of a deferred prologue into its register, for those who read nothing else of
+    /// it; it stays deferred.
+    ///
+    /// # Safety
+    /// As for [`set_block_inputs`](Self::set_block_inputs).
+    #[inline(always)]
+    pub(crate) unsafe fn write_index(&self, warps: &[Lanes]) {
+        let Some(DeferredIndex { index, pattern }) = &self.spaces.found else { return };
+        for (warp, lanes) in warps.iter().enumerate() {
+            let moved = pattern.between.wrapping_mul(warp as i64);
+            for (part, first) in pattern.first.iter().enumerate() {
+                let first = first.wrapping_add(moved);
+                let value = |lane: usize| first.wrapping_add(pattern.step.wrapping_mul(lane as i64)) as u32;
+                // SAFETY: the frame has the register, a word, and the parts are those of a pattern.
+                unsafe { lanes.write_part(*index, part, std::array::from_fn(value)) };
+            }
         }
     }
 

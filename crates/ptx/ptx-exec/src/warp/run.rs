@@ -6,6 +6,7 @@ use std::slice;
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::fault::{FaultKind, Stop};
 use crate::memory::spaces::{AccessFault, Spaces};
+use crate::native::{Engine, Left, enter};
 use crate::observe::probe::{Moment, Probe};
 use crate::operands::{Class, Reg};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
@@ -95,6 +96,18 @@ impl Warp {
             if pc >= limit {
                 self.paths[index].pc = pc;
                 return Ok(Outcome::Choose);
+            }
+            if !P::WATCHES
+                && let Some(region) = code.native.at(pc)
+                && let Some(left) = self.enter(region, pc, &mut lanes, around)
+            {
+                match left {
+                    Some(next) => {
+                        pc = next;
+                        continue;
+                    }
+                    None => return Ok(Outcome::Choose),
+                }
             }
             if !P::WATCHES && code.steps[pc as usize].straight > 0 {
                 (lanes.mask, lanes.full) = (mask, mask == live);
@@ -220,6 +233,36 @@ impl Warp {
                     self.paths[index].pc = pc;
                     return self.rare(index, active, op, around, fuel);
                 }
+            }
+        }
+    }
+
+    /// Executes a region as machine code: the step at which the warp goes on, or nothing if it was
+    /// divided into paths. `None` if that is not possible, and nothing has been done.
+    fn enter(
+        &mut self,
+        index: usize,
+        pc: u32,
+        lanes: &mut Lanes,
+        around: &mut Surroundings,
+    ) -> Option<Option<u32>> {
+        let engine = around.launch.engine;
+        let path = self.paths.first()?;
+        let (function, outermost) = (path.function, path.is_outermost());
+        let region = around.launch.code(function).native.region(index);
+        let alone = self.paths.len() == 1 && path.mask == u32::MAX && outermost;
+        if engine == Engine::Interpreter || !alone || !region.is_ready(engine) {
+            return None;
+        }
+        (lanes.mask, lanes.full) = (u32::MAX, true);
+        // SAFETY: the frame has the registers that its code names, and a warp that runs alone has
+        // nothing deferred; the windows are this block's own memory.
+        match unsafe { enter(index, region, slice::from_ref(lanes), around)? } {
+            Left::At(next) => Some(Some(next)),
+            Left::Stopped { paths, .. } => {
+                self.move_whole(pc);
+                self.divide(&paths);
+                Some(None)
             }
         }
     }

@@ -47,7 +47,8 @@ impl Device {
     }
 
     pub fn allocate(&self, bytes: u64, writable: bool) -> u64 {
-        let storage = vec![0u128; (bytes.max(1) + 256).div_ceil(16) as usize];
+        // What lies behind is no part of it.
+        let storage = vec![0u128; (bytes.max(1) + 512).div_ceil(16) as usize];
         let shadow = Arc::new(Shadow::new(start(&storage), bytes).unwrap());
         let allocation = Allocation { storage, bytes, writable, freed: false, shadow };
         let start = allocation.start();

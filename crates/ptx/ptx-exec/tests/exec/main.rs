@@ -23,6 +23,7 @@ mod float_control;
 mod floats;
 mod instruction;
 mod integers;
+mod machine_code;
 mod matrices;
 mod numbers;
 mod nvcc;

@@ -11,7 +11,7 @@
 //!   takes the mean time of the processes that this builder read before.
 
 use apex_counts::Defect;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use apex_trace::layout::{CallClass, MemoryKind};
@@ -126,6 +126,7 @@ pub struct Builder {
     pub(super) collectives: Vec<CollectiveSeries>,
     counted: CountedKernels,
     defects: Vec<Defect>,
+    machine_code: BTreeSet<String>,
     pub(super) recorder: Recorder,
     /// The mean time of each collective on the rank that takes least time for it, of processes that
     /// are not part of the profile.
@@ -199,6 +200,7 @@ impl Builder {
         for process in session.counts.iter().filter(|process| selection.has(process.pid)) {
             process.launches.iter().for_each(|launch| self.counted.add(launch));
             self.defects.extend(process.defects.iter().cloned());
+            self.machine_code.extend(process.machine_code.iter().cloned());
         }
         self.problems.extend(session.problems.iter().map(ToString::to_string));
     }
@@ -306,6 +308,7 @@ impl Builder {
         self.activities.append(&mut other.activities);
         self.collectives.append(&mut other.collectives);
         self.defects.append(&mut other.defects);
+        self.machine_code.append(&mut other.machine_code);
         self.problems.append(&mut other.problems);
         if let Some(kept) = &other.code {
             self.code.get_or_insert_default().merge(kept);
@@ -372,6 +375,7 @@ impl Builder {
             activities: self.activities,
             collectives: self.collectives,
             defects: self.defects,
+            machine_code: self.machine_code.into_iter().collect(),
             totals: Totals::default(),
             recorder: Recorder::default(),
             unpredicted: Vec::new(),

@@ -9,6 +9,7 @@ use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
+use crate::native::Lowered;
 use crate::operands::{Args, Class, Reg, WordComparison};
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{combine, compare, logic, select, ternary};
@@ -150,7 +151,8 @@ fn optional_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Dec
 }
 
 fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let (Meaning { ty, modifiers, .. }, relation, logic_operation) = comparison(line, form)?;
+    let (meaning, relation, logic_operation) = comparison(line, form)?;
+    let Meaning { ty, modifiers, .. } = meaning;
     let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`setp` takes a predicate and two values");
     };
@@ -167,6 +169,7 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undeco
     };
     let args = Args { d, a, b, c, immediate, ..Args::EMPTY };
     if !is_pair(ty) {
+        compiler.means(Lowered::Computes(meaning));
         compiler.lanes(run, Args { e, ..args });
         return Ok(());
     }

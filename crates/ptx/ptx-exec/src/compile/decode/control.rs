@@ -3,12 +3,14 @@
 use ptx::body::{LabelId, Line, Operand, Symbol};
 use ptx::instruction::{Flag, Logic, Opcode};
 use ptx::{ScalarType, Variable};
+use ptx_lower::Meaning;
 
 use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::{load_store, stack};
 use crate::compile::frame::{formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::native::Lowered;
 use crate::operands::{Args, Class, Guard, Reg};
 use crate::registers::shapes::unary;
 use crate::runtime::builtin::Signature;
@@ -339,5 +341,11 @@ pub(crate) fn copy(compiler: &mut FunctionCompiler, d: Reg, a: Reg) {
         Class::Long => unary(|a: u64| a),
         Class::Predicate => crate::registers::shapes::logic(|a, _, _| a),
     };
+    let ty = match compiler.class(d) {
+        Class::Word => ScalarType::B32,
+        Class::Long => ScalarType::B64,
+        Class::Predicate => ScalarType::Pred,
+    };
+    compiler.means(Lowered::Computes(Meaning::plain(ptx_lower::Op::Move, ty)));
     compiler.lanes(run, Args { d, a, ..Args::EMPTY });
 }

@@ -12,6 +12,7 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{Destination, components, is_register};
 use crate::memory::access::{self, AccessHandler, Extend};
 use crate::memory::atomics;
+use crate::native::Lowered;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::shapes::{select, test};
 
@@ -182,6 +183,11 @@ enum Move {
 }
 
 impl Move {
+    /// Whether it is a plain read or write.
+    fn is_weak(self) -> bool {
+        matches!(self, Move::Load | Move::Store)
+    }
+
     fn handler<R: crate::registers::lanes::Lane, C: Extend<R>>(self) -> AccessHandler {
         match self {
             Move::Load => access::load::<R, C>(),
@@ -281,6 +287,7 @@ fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> D
         }
     }
     let args = AccessArgs { data, synchronises: strong, ..NO_DATA };
+    compiler.means(if kind.is_weak() { Lowered::Moves(ty) } else { Lowered::Other });
     access(compiler, kind.handler_for(ty, class)?, place, args);
     destinations.into_iter().for_each(|(_, destination)| compiler.widen(destination));
     Ok(())
@@ -308,6 +315,7 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
     let class = compiler.class(data[0]);
     let at_once = strong || shared_by_blocks && vector > 1;
     let kind = if at_once && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
+    compiler.means(if kind.is_weak() { Lowered::Moves(ty) } else { Lowered::Other });
     access(
         compiler,
         kind.handler_for(ty, class)?,

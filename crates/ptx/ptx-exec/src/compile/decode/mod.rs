@@ -28,6 +28,7 @@ use ptx_lower::{Meaning, Op};
 
 use crate::arithmetic::soft::Rounding;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::native::Lowered;
 use crate::operands::Args;
 use crate::registers::handler::LaneHandler;
 
@@ -142,6 +143,7 @@ fn emit(compiler: &mut FunctionCompiler, line: &Line, meaning: &Meaning, choice:
         *slot = compiler.source(operand, ty)?;
     }
     let destination = compiler.destination(destination, meaning.result())?;
+    compiler.means(Lowered::Computes(*meaning));
     compiler.lanes(run, Args { d: destination.reg, ..args });
     compiler.widen(destination);
     Ok(())

@@ -1,0 +1,382 @@
+//! Code for accesses to memory.
+//!
+//! The first access of a group finds out how its threads access, checks that all may, and keeps on
+//! the stack what the others need: the host address of the first thread, a [`Mode`], and in the
+//! mode [`Mode::SCATTERED`] the addresses of all. What cannot be checked here is left to the helper,
+//! access by access.
+//!
+//! Who enters the code may have checked a group for all strips at once, if that is one of
+//! [`early`](crate::Code::early); its address is in a table then, and nothing has to be found out.
+
+use super::{A, B, C, GROUP, Generator, VECTOR, stack};
+use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
+use crate::context::{Bases, Window, at};
+use crate::liveness::Set;
+use crate::region::{Access, Address, Class, Guard, Reg};
+
+/// How the threads of a strip access.
+struct Mode;
+
+impl Mode {
+    /// Consecutive words.
+    const CONSECUTIVE: u32 = 0;
+    /// All the same.
+    const SAME: u32 = 1;
+    /// Any.
+    const SCATTERED: u32 = 2;
+    /// The helper has to see.
+    const UNKNOWN: u32 = 3;
+}
+
+/// Places of a group on the stack.
+#[derive(Clone, Copy)]
+struct Slots {
+    base: i32,
+    mode: i32,
+    addresses: i32,
+    /// The offset of the group's window.
+    window: i32,
+    /// The least offset of the group.
+    least: i64,
+    /// The alignment of the accesses.
+    bytes: u32,
+}
+
+impl<'r> Generator<'r> {
+    /// An access; `live` is what is live before it.
+    pub(super) fn access(&mut self, access: &'r Access, guard: Option<Guard>, live: Set) {
+        let (group, first) = self.groups.of_access[self.accesses];
+        self.accesses += 1;
+        let slots = self.slots(group);
+        let (done, slow) = (self.asm.label(), self.asm.label());
+        if let Some(guard) = guard {
+            self.some_lanes(guard, slow, done);
+        }
+        let early = self.groups.early.iter().position(|early| first && early.group == group);
+        match early {
+            Some(place) => self.known_access(access, slots, place as i32, group, done, slow),
+            None => self.checked_access(access, slots, first, done, slow),
+        }
+        self.asm.bind(done);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(slow);
+            this.slow(access, guard, &live, done);
+        }));
+    }
+
+    /// An access whose address may have been checked on entering.
+    fn known_access(
+        &mut self,
+        access: &'r Access,
+        slots: Slots,
+        place: i32,
+        group: usize,
+        done: Label,
+        slow: Label,
+    ) {
+        let unknown = self.asm.label();
+        self.asm.load(RAX, R8, size_of::<Bases>() as i32 * place);
+        self.asm.test_zero(RAX);
+        self.asm.jump_if(If::Zero, unknown);
+        let others = self.groups.of_access.iter().filter(|(other, _)| *other == group).count() > 1;
+        if others {
+            self.asm.store(RSP, slots.base, RAX);
+            self.asm.store_number(RSP, slots.mode, Mode::CONSECUTIVE);
+        }
+        self.consecutive(access, slots);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(unknown);
+            this.checked_access(access, slots, true, done, slow);
+            this.asm.jump(done);
+        }));
+    }
+
+    /// An access in the mode of its group, which the first one finds.
+    fn checked_access(&mut self, access: &'r Access, slots: Slots, first: bool, done: Label, slow: Label) {
+        if first {
+            self.find_mode(access, slots);
+        }
+        let others = self.asm.label();
+        self.asm.compare_in_memory(RSP, slots.mode, Mode::CONSECUTIVE as i32);
+        self.asm.jump_if(If::NotZero, others);
+        self.asm.load(RAX, RSP, slots.base);
+        self.consecutive(access, slots);
+        let distance = (access.offset - slots.least) as i32;
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(others);
+            this.other_modes(access, slots, distance, done, slow);
+        }));
+    }
+
+    /// An access of consecutive words, from `rax` on.
+    fn consecutive(&mut self, access: &Access, slots: Slots) {
+        let distance = (access.offset - slots.least) as i32;
+        match access.store {
+            true => {
+                let from = self.reg(access.data[0], 0, A);
+                self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RAX, distance));
+            }
+            false => {
+                let to = self.target(access.data[0], 0, None);
+                self.asm.two(op::MOVUPS_LOAD, to, Rm::Memory(RAX, distance));
+                self.finish(access.data[0], 0, to, None);
+            }
+        }
+    }
+
+    fn slots(&self, group: usize) -> Slots {
+        let start = stack::REST + group as i32 * GROUP;
+        let of = &self.groups.all[group];
+        Slots {
+            base: start,
+            mode: start + 8,
+            addresses: start + 32,
+            window: (group * size_of::<Window>()) as i32,
+            least: of.least,
+            bytes: of.bytes as u32,
+        }
+    }
+
+    /// Goes past an access that no thread makes, and to the helper if not all do.
+    fn some_lanes(&mut self, guard: Guard, some: Label, none: Label) {
+        self.lanes_of(guard);
+        self.asm.test(RAX, 0xff);
+        self.asm.jump_if(If::Zero, none);
+        self.asm.compare(RAX, 0xff);
+        self.asm.jump_if(If::NotZero, some);
+    }
+
+    /// Finds the mode of a group at its first access.
+    fn find_mode(&mut self, access: &'r Access, slots: Slots) {
+        let (differs, found, unknown) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let consecutive = access.data.len() == 1;
+        match access.address {
+            Address::Long(reg) => self.compare_longs(reg, consecutive, differs),
+            Address::Word(reg) => self.compare_words(reg, false, 0, consecutive, differs),
+            Address::Indexed { index, signed, shift } => {
+                self.compare_words(index, signed, shift, consecutive, differs);
+            }
+        }
+        if consecutive {
+            self.allow(8, slots, unknown);
+            self.asm.store(RSP, slots.base, RAX);
+            self.asm.store_number(RSP, slots.mode, Mode::CONSECUTIVE);
+        } else {
+            self.asm.jump(differs);
+        }
+        self.asm.bind(found);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(differs);
+            this.other_ways(access, slots, found, unknown);
+            this.asm.bind(unknown);
+            this.asm.store_number(RSP, slots.mode, Mode::UNKNOWN);
+            this.asm.jump(found);
+        }));
+    }
+
+    /// The first thread's word in `rax`, extended and shifted; goes to `differs` unless the others
+    /// follow it. `B` has the differences then.
+    fn compare_words(&mut self, word: Reg, signed: bool, shift: u8, consecutive: bool, differs: Label) {
+        let words = self.reg(word, 0, A);
+        self.asm.scalar(op::MOVD, words, Rm::Ymm(RAX.0), None);
+        self.asm.two(op::PBROADCASTD, B, Rm::Ymm(words));
+        self.asm.vector(op::PSUBD, B, words, Rm::Ymm(B));
+        if !consecutive {
+            return;
+        }
+        let step = 4u32 >> shift.min(31);
+        let steps = self.asm.constant(std::array::from_fn(|lane| lane as u32 * step));
+        self.asm.vector(op::PCMPEQD, C, B, steps);
+        self.asm.two(op::PMOVMSKB, RCX.0, Rm::Ymm(C));
+        self.asm.compare(RCX, -1);
+        self.asm.jump_if(If::NotZero, differs);
+        if step == 0 {
+            // Elements larger than a word are at no consecutive words.
+            self.asm.jump(differs);
+        }
+        let last = if signed { i32::MAX as u32 } else { u32::MAX } - 7 * step;
+        self.asm.compare(RAX, last as i32);
+        self.asm.jump_if(if signed { If::Greater } else { If::Above }, differs);
+        self.extend_first(signed, shift);
+    }
+
+    /// Makes of the word in `rax` what is to be compared with the window.
+    fn extend_first(&mut self, signed: bool, shift: u8) {
+        if signed {
+            self.asm.extend(RAX);
+        }
+        if shift > 0 {
+            self.asm.shift_left(RAX, shift);
+        }
+    }
+
+    /// The same of a long; `C` and `B` have the differences.
+    fn compare_longs(&mut self, long: Reg, consecutive: bool, differs: Label) {
+        let low = self.reg(long, 0, A);
+        self.asm.scalar(op::MOVQ, low, Rm::Ymm(RAX.0), None);
+        self.asm.two(op::PBROADCASTQ, B, Rm::Ymm(low));
+        self.asm.vector(op::PSUBQ, C, low, Rm::Ymm(B));
+        let high = self.reg(long, 1, A);
+        self.asm.vector(op::PSUBQ, B, high, Rm::Ymm(B));
+        if !consecutive {
+            return;
+        }
+        for (half, differences) in [C, B].into_iter().enumerate() {
+            let step =
+                |lane: usize| if lane.is_multiple_of(2) { 16 * half as u32 + 2 * lane as u32 } else { 0 };
+            let steps = self.asm.constant(std::array::from_fn(step));
+            self.asm.vector(op::PCMPEQQ, A, differences, steps);
+            self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(A));
+            self.asm.compare(RCX, 15);
+            self.asm.jump_if(If::NotZero, differs);
+        }
+    }
+
+    /// Makes a host address of `rax` if the window allows what threads access from there on; goes to
+    /// `refused` if not.
+    fn allow(&mut self, threads: usize, slots: Slots, refused: Label) {
+        let count = if threads == 8 { 8 } else { 16 };
+        self.asm.copy(RCX, RAX);
+        self.asm.subtract_memory(RCX, RBP, slots.window);
+        self.asm.compare_memory(RCX, RBP, slots.window + count);
+        self.asm.jump_if(If::AboveOrEqual, refused);
+        self.asm.add_memory(RAX, RBP, slots.window + 24);
+        self.asm.test(RAX, slots.bytes - 1);
+        self.asm.jump_if(If::NotZero, refused);
+    }
+
+    /// The modes of threads that do not access consecutive words. The differences are where the
+    /// comparison has left them, the first thread's word or long in `rax`.
+    fn other_ways(&mut self, access: &Access, slots: Slots, found: Label, unknown: Label) {
+        let scattered = self.asm.label();
+        if let Address::Long(_) = access.address {
+            self.asm.vector(op::POR, B, B, Rm::Ymm(C));
+        }
+        self.asm.two(op::PTEST, B, Rm::Ymm(B));
+        self.asm.jump_if(If::NotZero, scattered);
+        if let Address::Indexed { signed, shift, .. } = access.address {
+            self.extend_first(signed, shift);
+        }
+        self.allow(1, slots, unknown);
+        self.asm.store(RSP, slots.base, RAX);
+        self.asm.store_number(RSP, slots.mode, Mode::SAME);
+        self.asm.jump(found);
+
+        self.asm.bind(scattered);
+        for half in 0..2 {
+            self.address_half(access.address, half);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
+            self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
+            self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
+            self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+            self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));
+            self.asm.compare(RCX, 15);
+            self.asm.jump_if(If::NotZero, unknown);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
+            self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
+            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            let low_bits =
+                self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
+            self.asm.two(op::PTEST, A, low_bits);
+            self.asm.jump_if(If::NotZero, unknown);
+        }
+        self.asm.store_number(RSP, slots.mode, Mode::SCATTERED);
+        self.asm.jump(found);
+    }
+
+    /// Four addresses, as they are compared with the window, in `A`.
+    fn address_half(&mut self, address: Address, half: usize) {
+        match address {
+            Address::Long(reg) => self.fetch(reg, half, A),
+            Address::Word(reg) => self.widen(reg, half, false, A),
+            Address::Indexed { index, signed, shift } => {
+                self.widen(index, half, signed, A);
+                let amount = |lane: usize| if lane.is_multiple_of(2) { u32::from(shift) } else { 0 };
+                let amounts = self.asm.constant(std::array::from_fn(amount));
+                self.asm.vector(op::PSLLVQ, A, A, amounts);
+            }
+        }
+    }
+
+    /// An access whose threads do not access consecutive words.
+    fn other_modes(&mut self, access: &Access, slots: Slots, distance: i32, done: Label, slow: Label) {
+        if !access.store {
+            let scattered = self.asm.label();
+            self.asm.compare_in_memory(RSP, slots.mode, Mode::SAME as i32);
+            self.asm.jump_if(If::NotZero, scattered);
+            self.asm.load(RAX, RSP, slots.base);
+            for (element, &reg) in access.data.iter().enumerate() {
+                let to = self.target(reg, 0, None);
+                self.asm.two(op::BROADCASTSS, to, Rm::Memory(RAX, distance + 4 * element as i32));
+                self.finish(reg, 0, to, None);
+            }
+            self.asm.jump(done);
+            self.asm.bind(scattered);
+        }
+        self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
+        self.asm.jump_if(If::NotZero, slow);
+        for (element, &reg) in access.data.iter().enumerate() {
+            let distance = distance + 4 * element as i32;
+            match access.store {
+                true => self.scatter(reg, slots, distance),
+                false => self.gather(reg, slots, distance),
+            }
+        }
+        self.asm.jump(done);
+    }
+
+    fn gather(&mut self, reg: Reg, slots: Slots, distance: i32) {
+        for half in 0..2 {
+            self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half * VECTOR));
+            self.asm.vector(op::PCMPEQD, B, B, Rm::Ymm(B));
+            self.asm.gather(C, A, distance, B);
+            self.asm.scalar(op::MOVUPS_STORE, C, Rm::Memory(RSP, stack::GATHERED + half * 16), None);
+        }
+        let to = self.target(reg, 0, None);
+        self.asm.two(op::MOVUPS_LOAD, to, Rm::Memory(RSP, stack::GATHERED));
+        self.finish(reg, 0, to, None);
+    }
+
+    /// Stores thread by thread: where several access the same, the last one's word stays.
+    fn scatter(&mut self, reg: Reg, slots: Slots, distance: i32) {
+        let from = self.reg(reg, 0, A);
+        self.asm.with_byte(op::EXTRACTI128, from, 0, Rm::Ymm(B), 1);
+        for lane in 0..8 {
+            let half = if lane < 4 { from } else { B };
+            self.asm.load(RAX, RSP, slots.addresses + lane * 8);
+            self.asm.scalar(op::PEXTRD, half, Rm::Memory(RAX, distance), Some(lane as u8 % 4));
+        }
+    }
+
+    /// Has the helper perform the access, in the threads of the guard. It stops the strip if the
+    /// helper refuses.
+    fn slow(&mut self, access: &Access, guard: Option<Guard>, live: &Set, done: Label) {
+        let address = access.address.register();
+        for half in 0..self.halves(address) {
+            let from = self.reg(address, half, A);
+            self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RBX, at::ADDRESS + half as i32 * VECTOR));
+        }
+        let place = |element: usize| Rm::Memory(RBX, at::DATA + element as i32 * VECTOR);
+        for (element, &reg) in access.data.iter().enumerate().filter(|_| access.store) {
+            let from = self.reg(reg, 0, A);
+            self.asm.two(op::MOVUPS_STORE, from, place(element));
+        }
+        if let Some(guard) = guard {
+            self.lanes_of(guard);
+        }
+        self.call(access.site, guard.map(|_| ()));
+        self.asm.test(RAX, u32::MAX);
+        let refused = self.asm.label();
+        self.asm.jump_if(If::NotZero, refused);
+        for (element, &reg) in access.data.iter().enumerate().filter(|_| !access.store) {
+            debug_assert_eq!(self.class(reg), Class::Word);
+            let to = self.target(reg, 0, guard);
+            self.asm.two(op::MOVUPS_LOAD, to, place(element));
+            self.finish(reg, 0, to, guard);
+        }
+        self.asm.jump(done);
+        self.asm.bind(refused);
+        self.stop(access.site, live);
+    }
+}

@@ -1,0 +1,237 @@
+//! Code for what computes a register of others.
+//!
+//! A result is written after the last source was read, for they may be the same register.
+
+use ptx::instruction::Comparison;
+use ptx_lower::Meaning;
+
+use super::{A, B, C, Generator};
+use crate::assembler::{Rm, Vex, op};
+use crate::kind::{Kind, kind};
+use crate::region::{Class, Guard, Reg};
+
+impl Generator<'_> {
+    /// `d = f(sources)` in the threads that the guard lets act.
+    pub(super) fn compute(&mut self, meaning: &Meaning, d: Reg, sources: &[Reg], guard: Option<Guard>) {
+        let kind = kind(meaning).expect("whoever makes regions asks what is supported");
+        for half in 0..self.halves(d) {
+            let to = self.target(d, half, guard);
+            self.half(kind, to, sources, half);
+            if kind.makes_nans() && (guard.is_some() || self.nans.eager[d.0 as usize]) {
+                self.replace_nans(to, to);
+            }
+            self.finish(d, half, to, guard);
+        }
+    }
+
+    /// The vector register in which a result is computed.
+    pub(super) fn target(&self, d: Reg, half: usize, guard: Option<Guard>) -> u8 {
+        match self.rm(d, half) {
+            Rm::Ymm(number) if guard.is_none() => number,
+            _ => C,
+        }
+    }
+
+    /// Puts a result where it belongs, in the threads that the guard lets act.
+    pub(super) fn finish(&mut self, d: Reg, half: usize, from: u8, guard: Option<Guard>) {
+        let place = self.rm(d, half);
+        let Some(guard) = guard else {
+            if place != Rm::Ymm(from) {
+                self.asm.two(op::MOVUPS_STORE, from, place);
+            }
+            return;
+        };
+        if self.class(d) == Class::Long {
+            self.widen(guard.predicate, half, true, B);
+        } else {
+            self.fetch(guard.predicate, 0, B);
+        }
+        self.fetch(d, half, A);
+        match guard.negated {
+            false => self.asm.blend(A, A, Rm::Ymm(from), B),
+            true => self.asm.blend(A, from, Rm::Ymm(A), B),
+        }
+        self.asm.two(op::MOVUPS_STORE, A, place);
+    }
+
+    /// One vector of a result.
+    fn half(&mut self, kind: Kind, to: u8, sources: &[Reg], half: usize) {
+        match kind {
+            Kind::Copy => self.fetch(sources[0], half, to),
+            Kind::Simple(vex) | Kind::Float(vex) => {
+                let a = self.reg(sources[0], half, A);
+                let b = self.rm(sources[1], half);
+                self.asm.vector(vex, to, a, b);
+            }
+            Kind::Fma => self.multiply_add(to, sources),
+            Kind::SquareRoot => {
+                let a = self.rm(sources[0], 0);
+                self.asm.two(op::SQRTPS, to, a);
+            }
+            Kind::Reciprocal => {
+                let one = self.asm.constant([1f32.to_bits(); 8]);
+                self.asm.two(op::MOVUPS_LOAD, A, one);
+                let a = self.rm(sources[0], 0);
+                self.asm.vector(op::DIVPS, to, A, a);
+            }
+            Kind::Extremum { least } => self.extremum(least, to, sources),
+            Kind::Keep(bits) => self.with_constant(op::PAND, to, sources[0], half, bits),
+            Kind::Flip(bits) => self.with_constant(op::PXOR, to, sources[0], half, bits),
+            Kind::Negate => {
+                let a = self.rm(sources[0], 0);
+                self.asm.vector(op::PXOR, B, B, Rm::Ymm(B));
+                self.asm.vector(op::PSUBD, to, B, a);
+            }
+            Kind::MultiplyAdd => {
+                let a = self.reg(sources[0], 0, A);
+                let b = self.rm(sources[1], 0);
+                self.asm.vector(op::PMULLD, A, a, b);
+                let c = self.rm(sources[2], 0);
+                self.asm.vector(op::PADDD, to, A, c);
+            }
+            Kind::Wide { signed, add } => self.wide(signed, add, to, sources, half),
+            Kind::ShiftLong(vex) => {
+                self.widen(sources[1], half, false, B);
+                let a = self.reg(sources[0], half, A);
+                self.asm.vector(vex, to, a, Rm::Ymm(B));
+            }
+            Kind::CompareFloat(code) => {
+                let a = self.reg(sources[0], 0, A);
+                let b = self.rm(sources[1], 0);
+                self.asm.with_byte(op::CMPPS, to, a, b, code);
+            }
+            Kind::Compare { relation, signed, long } => self.compare(relation, signed, long, to, sources),
+            Kind::Select { long } => {
+                match long {
+                    true => self.widen(sources[2], half, true, B),
+                    false => self.fetch(sources[2], 0, B),
+                }
+                let no = self.reg(sources[1], half, A);
+                let yes = self.rm(sources[0], half);
+                self.asm.blend(to, no, yes, B);
+            }
+            Kind::Extend { signed } => self.widen(sources[0], half, signed, to),
+            Kind::Truncate => {
+                let (low, high) = (self.reg(sources[0], 0, A), self.rm(sources[0], 1));
+                self.asm.with_byte(op::SHUFPS, A, low, high, 0x88);
+                self.asm.with_byte(op::PERMQ, to, 0, Rm::Ymm(A), 0xd8);
+            }
+            Kind::ToFloat => {
+                let a = self.rm(sources[0], 0);
+                self.asm.two(op::CVTDQ2PS, to, a);
+            }
+        }
+    }
+
+    /// `a * b + c`. The result may be in the register of any of the three.
+    fn multiply_add(&mut self, to: u8, sources: &[Reg]) {
+        let [a, b, c] = [0, 1, 2].map(|index| self.rm(sources[index], 0));
+        if a == Rm::Ymm(to) && c != a {
+            let b = self.reg(sources[1], 0, B);
+            return self.asm.vector(op::FMADD213PS, to, b, c);
+        }
+        if b == Rm::Ymm(to) && c != b {
+            let a = self.reg(sources[0], 0, A);
+            return self.asm.vector(op::FMADD213PS, to, a, c);
+        }
+        self.fetch(sources[2], 0, to);
+        let b = self.reg(sources[1], 0, B);
+        self.asm.vector(op::FMADD231PS, to, b, a);
+    }
+
+    fn with_constant(&mut self, vex: Vex, to: u8, a: Reg, half: usize, bits: u32) {
+        let bits = self.asm.constant([bits; 8]);
+        let a = self.reg(a, half, A);
+        self.asm.vector(vex, to, a, bits);
+    }
+
+    /// A half of a word's lanes as longs. With its sign a mask stays one.
+    pub(super) fn widen(&mut self, word: Reg, half: usize, signed: bool, to: u8) {
+        let vex = if signed { op::PMOVSXDQ } else { op::PMOVZXDQ };
+        match self.rm(word, 0) {
+            Rm::Memory(base, distance) => {
+                self.asm.two(vex, to, Rm::Memory(base, distance + half as i32 * 16));
+            }
+            Rm::Ymm(number) if half == 1 => {
+                self.asm.with_byte(op::EXTRACTI128, number, 0, Rm::Ymm(to), 1);
+                self.asm.two(vex, to, Rm::Ymm(to));
+            }
+            from => self.asm.two(vex, to, from),
+        }
+    }
+
+    fn wide(&mut self, signed: bool, add: bool, to: u8, sources: &[Reg], half: usize) {
+        self.widen(sources[0], half, signed, A);
+        self.widen(sources[1], half, signed, B);
+        let product = if signed { op::PMULDQ } else { op::PMULUDQ };
+        if !add {
+            return self.asm.vector(product, to, A, Rm::Ymm(B));
+        }
+        self.asm.vector(product, A, A, Rm::Ymm(B));
+        let c = self.rm(sources[2], half);
+        self.asm.vector(op::PADDQ, to, A, c);
+    }
+
+    /// The lesser or greater number: a NaN loses, and -0 is less than 0.
+    fn extremum(&mut self, least: bool, to: u8, sources: &[Reg]) {
+        let (vex, join) = if least { (op::MINPS, op::POR) } else { (op::MAXPS, op::PAND) };
+        let (a, b) = (sources[0], sources[1]);
+        self.fetch(a, 0, A);
+        self.fetch(b, 0, B);
+        // The instruction gives its second source where the numbers are equal.
+        let (first, second) = (A, B);
+        self.asm.vector(vex, C, first, Rm::Ymm(second));
+        self.asm.vector(vex, A, second, Rm::Ymm(first));
+        self.asm.vector(join, C, C, Rm::Ymm(A));
+        self.fetch(a, 0, A);
+        self.asm.with_byte(op::CMPPS, A, A, Rm::Ymm(A), 3);
+        self.asm.blend(C, C, Rm::Ymm(B), A);
+        self.asm.with_byte(op::CMPPS, B, B, Rm::Ymm(B), 3);
+        self.fetch(a, 0, A);
+        self.asm.blend(to, C, Rm::Ymm(A), B);
+    }
+
+    fn compare(&mut self, relation: Comparison, signed: bool, long: bool, to: u8, sources: &[Reg]) {
+        use Comparison::{Equal, Greater, GreaterEqual, LessEqual, NotEqual};
+        let turned = !matches!(relation, Greater | LessEqual);
+        let equality = matches!(relation, Equal | NotEqual);
+        let (a, b) = match turned {
+            true => (sources[1], sources[0]),
+            false => (sources[0], sources[1]),
+        };
+        let vex = match (equality, long) {
+            (true, false) => op::PCMPEQD,
+            (true, true) => op::PCMPEQQ,
+            (false, false) => op::PCMPGTD,
+            (false, true) => op::PCMPGTQ,
+        };
+        let halves = if long { 2 } else { 1 };
+        // The upper half stays in `A`, the lower one in `C`.
+        for half in (0..halves).rev() {
+            self.fetch(a, half, if half == 1 { A } else { C });
+            self.fetch(b, half, B);
+            let left = if half == 1 { A } else { C };
+            if !signed && !equality {
+                let sign = match long {
+                    true => [0, 1 << 31, 0, 1 << 31, 0, 1 << 31, 0, 1 << 31],
+                    false => [1 << 31; 8],
+                };
+                let sign = self.asm.constant(sign);
+                self.asm.vector(op::PXOR, left, left, sign);
+                self.asm.vector(op::PXOR, B, B, sign);
+            }
+            self.asm.vector(vex, left, left, Rm::Ymm(B));
+        }
+        if long {
+            self.asm.with_byte(op::SHUFPS, C, C, Rm::Ymm(A), 0x88);
+            self.asm.with_byte(op::PERMQ, C, 0, Rm::Ymm(C), 0xd8);
+        }
+        match matches!(relation, NotEqual | LessEqual | GreaterEqual) {
+            true => {
+                let all = self.asm.constant([u32::MAX; 8]);
+                self.asm.vector(op::PXOR, to, C, all);
+            }
+            false => self.asm.two(op::MOVAPS, to, Rm::Ymm(C)),
+        }
+    }
+}

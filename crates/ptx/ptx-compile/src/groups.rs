@@ -1,0 +1,82 @@
+//! Accesses that are checked together: those of a block whose address is the same register with
+//! different offsets, unless the register is written between them.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::context::{Early, Group};
+use crate::region::{Address, Instruction, Operation, Reg, Region};
+
+/// The largest difference of offsets in a group.
+const SPAN: i64 = 1 << 20;
+
+/// The groups of a region.
+pub(crate) struct Groups {
+    pub(crate) all: Vec<Group>,
+    /// The groups whose addresses are known on entering, for who checks them for all strips at once:
+    /// single words at an address that the region does not change before.
+    pub(crate) early: Vec<Early>,
+    /// For each access, in order: its group, and whether it is the first.
+    pub(crate) of_access: Vec<(usize, bool)>,
+}
+
+impl Groups {
+    pub(crate) fn of(region: &Region) -> Groups {
+        let mut groups = Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new() };
+        let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
+        let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
+        for block in &region.blocks {
+            let mut open: HashMap<(Address, u64, usize), usize> = HashMap::new();
+            for instruction in &block.instructions {
+                groups.add(instruction, &mut open);
+                groups.note_early(instruction, &written);
+                let written = instruction.definitions();
+                open.retain(|(address, ..), _| !written.contains(&address.register()));
+            }
+        }
+        groups
+    }
+
+    /// Notes the group that an access has begun, if its address is known on entering.
+    fn note_early(&mut self, instruction: &Instruction, written: &HashSet<Reg>) {
+        let Operation::Access(access) = &instruction.operation else { return };
+        if let Some(&(group, true)) = self.of_access.last()
+            && access.data.len() == 1
+            && !written.contains(&access.address.register())
+        {
+            self.early.push(Early { group, access: self.of_access.len() - 1 });
+        }
+    }
+
+    fn add(&mut self, instruction: &Instruction, open: &mut HashMap<(Address, u64, usize), usize>) {
+        let Operation::Access(access) = &instruction.operation else { return };
+        let (offset, bytes) = (access.offset, access.bytes());
+        let key = (access.address, access.key, access.data.len());
+        let joins = |group: &Group| {
+            (group.least - offset) % bytes == 0
+                && (offset - group.least).abs() < SPAN
+                && (offset - group.most).abs() < SPAN
+        };
+        let known =
+            open.get(&key).copied().filter(|&index| joins(&self.all[index]) && instruction.guard.is_none());
+        match known {
+            Some(index) => {
+                let group = &mut self.all[index];
+                (group.least, group.most) = (group.least.min(offset), group.most.max(offset));
+                group.store |= access.store;
+                self.of_access.push((index, false));
+            }
+            None => {
+                self.all.push(Group {
+                    least: offset,
+                    most: offset,
+                    bytes: bytes as u64,
+                    store: access.store,
+                });
+                self.of_access.push((self.all.len() - 1, true));
+                if instruction.guard.is_none() {
+                    open.insert(key, self.all.len() - 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A region: the part of a function that becomes machine code.
+//!
+//! Its registers are variables of one thread. Each has a place in the frame of its warp, where it is
+//! found when the region is entered and put when the region is left.
+
+use ptx_lower::Meaning;
+
+use crate::liveness::Liveness;
+
+/// A register of a region, by index into [`Region::registers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reg(pub u32);
+
+/// The kind of values that a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// 32 bits.
+    Word,
+    /// 64 bits.
+    Long,
+    /// One bit.
+    Predicate,
+}
+
+/// A register and its place in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The kind of its values.
+    pub class: Class,
+    /// The index of its place in the frame's file of the class.
+    pub place: u32,
+}
+
+/// The threads that act: those in which a predicate is true, or false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The predicate.
+    pub predicate: Reg,
+    /// Whether those act in which it is false.
+    pub negated: bool,
+}
+
+/// An address, before the offset and the start of its space are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A word without a sign.
+    Word(Reg),
+    /// A long.
+    Long(Reg),
+    /// A word, shifted; what is to be added is the same in all threads.
+    Indexed {
+        /// The word.
+        index: Reg,
+        /// Whether it has a sign.
+        signed: bool,
+        /// Bits by which it is shifted to the left.
+        shift: u8,
+    },
+}
+
+impl Address {
+    /// The register.
+    pub fn register(self) -> Reg {
+        match self {
+            Address::Word(reg) | Address::Long(reg) | Address::Indexed { index: reg, .. } => reg,
+        }
+    }
+}
+
+/// An access to memory: of one word, or of several that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The number by which the region's user knows it.
+    pub site: u32,
+    /// Accesses with different keys have different windows.
+    pub key: u64,
+    /// The address.
+    pub address: Address,
+    /// Added to the address.
+    pub offset: i64,
+    /// The words that are loaded or stored.
+    pub data: Vec<Reg>,
+    /// Whether it stores.
+    pub store: bool,
+}
+
+impl Access {
+    /// The bytes that a thread accesses.
+    pub fn bytes(&self) -> i64 {
+        4 * self.data.len() as i64
+    }
+}
+
+/// The operation of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Computes a register of others.
+    Compute {
+        /// The meaning, which [`supports`](crate::supports) knows.
+        meaning: Meaning,
+        /// The result.
+        d: Reg,
+        /// The sources.
+        sources: Vec<Reg>,
+    },
+    /// Accesses memory.
+    Access(Access),
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// The threads that act; all if there is none.
+    pub guard: Option<Guard>,
+    /// The operation.
+    pub operation: Operation,
+}
+
+impl Instruction {
+    /// The registers that it reads, that of the guard included. A guarded instruction reads what it
+    /// writes in part.
+    pub fn uses(&self) -> Vec<Reg> {
+        let mut uses: Vec<Reg> = self.guard.iter().map(|guard| guard.predicate).collect();
+        match &self.operation {
+            Operation::Compute { sources, .. } => uses.extend(sources),
+            Operation::Access(access) => {
+                uses.push(access.address.register());
+                uses.extend(access.data.iter().filter(|_| access.store));
+            }
+        }
+        if self.guard.is_some() {
+            uses.extend(self.definitions());
+        }
+        uses
+    }
+
+    /// The registers that it writes.
+    pub fn definitions(&self) -> Vec<Reg> {
+        match &self.operation {
+            Operation::Compute { d, .. } => vec![*d],
+            Operation::Access(access) if !access.store => access.data.clone(),
+            Operation::Access(_) => Vec::new(),
+        }
+    }
+}
+
+/// The place at which execution goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A block of the region.
+    Block(u32),
+    /// Outside, by index into [`Region::exits`].
+    Exit(u32),
+}
+
+/// The end of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Goes on there.
+    Jump(Target),
+    /// Goes to `taken` if the guard lets all threads act, to `next` if it lets none. There is no
+    /// third case: who enters the region has made sure.
+    Branch {
+        /// The condition.
+        guard: Guard,
+        /// Where it goes if it holds.
+        taken: Target,
+        /// Where it goes if it does not.
+        next: Target,
+    },
+}
+
+impl End {
+    /// Where it may go.
+    pub fn targets(self) -> Vec<Target> {
+        match self {
+            End::Jump(target) => vec![target],
+            End::Branch { taken, next, .. } => vec![taken, next],
+        }
+    }
+}
+
+/// A loop of one block that threads leave one by one. A thread that has left goes on computing until
+/// all have, with a guard on what is needed afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLoop {
+    /// A predicate of its own: the threads that have not left.
+    pub mask: Reg,
+    /// A word of its own: how often each thread has executed the block.
+    pub laps: Reg,
+    /// The number of the loop.
+    pub index: u32,
+}
+
+/// Instructions that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Whether the block is a loop of this kind; its end is a branch to itself, which the threads
+    /// take that stay.
+    pub lane_loop: Option<LaneLoop>,
+    /// The instructions.
+    pub instructions: Vec<Instruction>,
+    /// Where it goes on.
+    pub end: End,
+}
+
+/// A region. It is entered at its first block; a jump to a block that is not further on is a loop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// The registers.
+    pub registers: Vec<Register>,
+    /// The blocks.
+    pub blocks: Vec<Block>,
+    /// For each exit the registers that are needed after it.
+    pub exits: Vec<Vec<Reg>>,
+}
+
+impl Region {
+    /// The number of loops that threads leave one by one.
+    pub fn lane_loops(&self) -> usize {
+        self.blocks.iter().filter(|block| block.lane_loop.is_some()).count()
+    }
+
+    /// Removes instructions whose results nobody needs.
+    pub fn prune(&mut self) {
+        loop {
+            let liveness = Liveness::of(self);
+            let mut removed = false;
+            for index in 0..self.blocks.len() {
+                let mut live = liveness.of_block(self, index).into_iter().skip(1);
+                self.blocks[index].instructions.retain(|instruction| {
+                    let live = live.next();
+                    let needed = |reg: &Reg| live.as_ref().is_none_or(|live| live.has(*reg));
+                    let stays = match &instruction.operation {
+                        Operation::Compute { d, .. } => instruction.guard.is_some() || needed(d),
+                        Operation::Access(_) => true,
+                    };
+                    removed |= !stays;
+                    stays
+                });
+            }
+            if !removed {
+                return;
+            }
+        }
+    }
+}

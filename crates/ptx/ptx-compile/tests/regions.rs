@@ -1,0 +1,593 @@
+//! Random regions are executed as machine code and thread by thread, and compared: registers, memory
+//! and counters.
+
+#![allow(clippy::needless_range_loop, reason = "threads index several arrays at once")]
+
+use std::ffi::c_void;
+
+use apex_random::Random;
+use ptx::ScalarType;
+use ptx::instruction::{Comparison, Part};
+use ptx_compile::{
+    Access, Address, Bases, Block, Class, Code, Context, Early, End, Frame, Guard, Instruction, LOOP,
+    LaneLoop, Operation, Outcome, Reg, Region, Register, Target, Window,
+};
+use ptx_lower::{Meaning, Op};
+
+const WORDS: u32 = 24;
+const LONGS: u32 = 6;
+const PREDICATES: u32 = 6;
+const WARPS: usize = 2;
+const THREADS: usize = 32 * WARPS;
+const ELEMENTS: usize = 512;
+
+/// Words that have a meaning of their own; those before them are computed with.
+const ONE: Reg = Reg(18);
+const LIMIT: Reg = Reg(19);
+const COUNTER: Reg = Reg(20);
+const INDEX: Reg = Reg(21);
+const THREAD: Reg = Reg(22);
+const BOUND: Reg = Reg(23);
+const COMPUTED: u64 = 18;
+/// A predicate for loops, and a long that is an address.
+const STAYS: Reg = Reg(WORDS + LONGS + PREDICATES - 1);
+const POINTER: Reg = Reg(WORDS + LONGS - 1);
+
+fn word(random: &mut Random) -> Reg {
+    Reg(random.below(COMPUTED) as u32)
+}
+
+fn long(random: &mut Random) -> Reg {
+    Reg(WORDS + random.below(u64::from(LONGS) - 1) as u32)
+}
+
+fn predicate(random: &mut Random) -> Reg {
+    Reg(WORDS + LONGS + random.below(u64::from(PREDICATES) - 1) as u32)
+}
+
+fn compute(op: Op, ty: ScalarType, d: Reg, sources: &[Reg]) -> Operation {
+    Operation::Compute { meaning: Meaning::plain(op, ty), d, sources: sources.to_vec() }
+}
+
+fn compare(relation: Comparison, ty: ScalarType, d: Reg, sources: [Reg; 2]) -> Operation {
+    let op = Op::Compare { relation, logic: None, truth: ScalarType::Pred };
+    compute(op, ty, d, &sources)
+}
+
+const RELATIONS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessEqual,
+    Comparison::Greater,
+    Comparison::GreaterEqual,
+];
+
+fn operation(random: &mut Random) -> Operation {
+    use ScalarType::{B32, B64, F32, Pred, S32, S64, U32, U64};
+    let r = &mut *random;
+    let (d, a, b, c) = (word(r), word(r), word(r), word(r));
+    let (ld, la, lb, p) = (long(r), long(r), long(r), predicate(r));
+    let relation = r.choose(&RELATIONS);
+    match r.below(16) {
+        0..=2 => {
+            let op = r.choose(&[
+                Op::Add,
+                Op::Subtract,
+                Op::Multiply(Part::Low),
+                Op::Divide,
+                Op::Minimum,
+                Op::Maximum,
+            ]);
+            compute(op, F32, d, &[a, b])
+        }
+        3 | 4 => compute(Op::MultiplyAdd(Part::Low), F32, d, &[a, b, c]),
+        5 => {
+            let op = r.choose(&[Op::SquareRoot, Op::Reciprocal, Op::Absolute, Op::Negate]);
+            compute(op, F32, d, &[a])
+        }
+        6 | 7 => {
+            let op = r.choose(&[
+                Op::Add,
+                Op::Subtract,
+                Op::Multiply(Part::Low),
+                Op::Minimum,
+                Op::Maximum,
+                Op::And,
+                Op::Or,
+                Op::Xor,
+                Op::ShiftLeft,
+                Op::ShiftRight,
+            ]);
+            let ty = r.choose(&[U32, S32]);
+            compute(op, ty, d, &[a, b])
+        }
+        8 => compute(Op::MultiplyAdd(Part::Low), S32, d, &[a, b, c]),
+        9 => {
+            let ty = r.choose(&[U32, S32, F32, U64, S64]);
+            let sources = if matches!(ty, U64 | S64) { [la, lb] } else { [a, b] };
+            compare(relation, ty, p, sources)
+        }
+        10 => compute(Op::Select, B32, d, &[a, b, p]),
+        11 => compute(Op::Select, B64, ld, &[la, lb, p]),
+        12 => {
+            let op = r.choose(&[Op::Add, Op::Subtract, Op::And, Op::Or, Op::Xor]);
+            compute(op, U64, ld, &[la, lb])
+        }
+        13 => {
+            let op = r.choose(&[Op::ShiftLeft, Op::ShiftRight]);
+            compute(op, U64, ld, &[la, a])
+        }
+        14 => {
+            let ty = r.choose(&[U32, S32]);
+            compute(Op::MultiplyAdd(Part::Wide), ty, ld, &[a, b, la])
+        }
+        _ => match r.below(5) {
+            0 => compute(Op::Move, B32, d, &[a]),
+            1 => compute(Op::Convert { to: U32, finite: false }, U64, d, &[la]),
+            2 => compute(Op::Convert { to: S64, finite: false }, S32, ld, &[a]),
+            3 => compute(Op::Convert { to: F32, finite: false }, S32, d, &[a]),
+            _ => compute(Op::Xor, Pred, p, &[p, predicate(r)]),
+        },
+    }
+}
+
+fn guard(random: &mut Random) -> Option<Guard> {
+    (random.below(5) == 0).then(|| Guard { predicate: predicate(random), negated: random.below(2) == 0 })
+}
+
+/// An access: loads from the array, stores to the thread's own words.
+fn access(random: &mut Random, site: u32) -> Access {
+    let d = word(random);
+    let store = random.below(3) == 0;
+    let (address, offset) = match (store, random.below(3)) {
+        (true, _) => {
+            (Address::Indexed { index: THREAD, signed: false, shift: 2 }, 256 * random.below(4) as i64)
+        }
+        (false, 0) => (Address::Long(POINTER), 4 * random.below(8) as i64),
+        (false, 1) => (Address::Word(BOUND), 0),
+        _ => (Address::Indexed { index: INDEX, signed: true, shift: 2 }, 4 * random.below(8) as i64),
+    };
+    let data = if !store && random.below(4) == 0 && offset == 0 && !matches!(address, Address::Word(_)) {
+        vec![d, Reg((d.0 + 1) % COMPUTED as u32)]
+    } else {
+        vec![d]
+    };
+    // Pairs are aligned where the index is even.
+    let data = if data.len() == 2 && !matches!(address, Address::Long(_)) { vec![d] } else { data };
+    Access { site, key: u64::from(store), address, offset, data, store }
+}
+
+fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) -> Vec<Instruction> {
+    let count = 1 + random.below(12);
+    let one = |_| {
+        if lane_loop.is_none() && random.below(5) == 0 {
+            *sites += 1;
+            let (guard, access) = (guard(random), access(random, *sites - 1));
+            return Instruction { guard, operation: Operation::Access(access) };
+        }
+        let guard = match lane_loop {
+            Some(mask) => Some(Guard { predicate: mask, negated: false }),
+            None => guard(random),
+        };
+        Instruction { guard, operation: operation(random) }
+    };
+    (0..count).map(one).collect()
+}
+
+fn plain(operation: Operation) -> Instruction {
+    Instruction { guard: None, operation }
+}
+
+fn region(random: &mut Random) -> Region {
+    let mut registers = Vec::new();
+    for (class, count) in [(Class::Word, WORDS), (Class::Long, LONGS), (Class::Predicate, PREDICATES)] {
+        registers.extend((0..count).map(|place| Register { class, place }));
+    }
+    let (mask, laps) = (Reg(registers.len() as u32), Reg(registers.len() as u32 + 1));
+    registers.extend([Class::Predicate, Class::Word].map(|class| Register { class, place: 0 }));
+    let mut sites = 0;
+    let next = |index: u32| End::Jump(Target::Block(index));
+    let guard = Guard { predicate: STAYS, negated: false };
+    let mut blocks =
+        vec![Block { lane_loop: None, instructions: instructions(random, &mut sites, None), end: next(1) }];
+    let mut body = instructions(random, &mut sites, None);
+    body.push(plain(compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE])));
+    body.push(plain(compare(Comparison::Less, ScalarType::U32, STAYS, [COUNTER, LIMIT])));
+    let end = End::Branch { guard, taken: Target::Block(1), next: Target::Block(2) };
+    blocks.push(Block { lane_loop: None, instructions: body, end });
+    let masked = Some(Guard { predicate: mask, negated: false });
+    let mut body = instructions(random, &mut sites, Some(mask));
+    let count = compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE]);
+    // Nobody needs the counter afterwards: threads that have left may go on counting.
+    let masked = masked.filter(|_| random.below(2) == 0);
+    body.push(Instruction { guard: masked, operation: count });
+    body.push(plain(compare(Comparison::NotEqual, ScalarType::U32, STAYS, [COUNTER, BOUND])));
+    let end = End::Branch { guard, taken: Target::Block(2), next: Target::Block(3) };
+    let lane_loop = Some(LaneLoop { mask, laps, index: 0 });
+    blocks.push(Block { lane_loop, instructions: body, end });
+    blocks.push(Block {
+        lane_loop: None,
+        instructions: instructions(random, &mut sites, None),
+        end: End::Jump(Target::Exit(0)),
+    });
+    // Registers that nobody needs afterwards die in the region.
+    let is_needed =
+        |reg: &Reg| *reg != COUNTER && (reg.0 >= COMPUTED as u32 && reg.0 < WORDS || random.below(3) > 0);
+    let needed = (0..WORDS + LONGS + PREDICATES - 1).map(Reg).filter(is_needed).collect();
+    Region { registers, blocks, exits: vec![needed] }
+}
+
+fn canonical(value: f32) -> u64 {
+    u64::from(if value.is_nan() { 0x7fff_ffff } else { value.to_bits() })
+}
+
+/// The lesser number of the bits of two, where -0 is less than 0 and a NaN loses.
+fn lesser(a: u32, b: u32) -> u32 {
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    match (x.is_nan(), y.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if x == y => a | b,
+        _ if x < y => a,
+        _ => b,
+    }
+}
+
+fn relates<T: PartialOrd>(relation: Comparison, a: T, b: T) -> u64 {
+    ptx_lower::holds(relation, a, b).into()
+}
+
+/// What an operation computes.
+fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
+    use ScalarType::{F32, Pred, S32, S64, U32, U64};
+    let f = |index: usize| f32::from_bits(s[index] as u32);
+    let w = |index: usize| s[index] as u32;
+    let negative = 0x8000_0000u32;
+    match (meaning.op, meaning.ty) {
+        (Op::Move, _) => s[0],
+        (Op::Select, _) => {
+            if s[2] != 0 {
+                s[0]
+            } else {
+                s[1]
+            }
+        }
+        (Op::Compare { relation, .. }, ty) => match ty {
+            F32 => relates(relation, f(0), f(1)),
+            U32 => relates(relation, w(0), w(1)),
+            S32 => relates(relation, w(0) as i32, w(1) as i32),
+            U64 => relates(relation, s[0], s[1]),
+            _ => relates(relation, s[0] as i64, s[1] as i64),
+        },
+        (Op::Convert { to: F32, .. }, _) => canonical(w(0) as i32 as f32),
+        (Op::Convert { to: S64, .. }, _) => w(0) as i32 as u64,
+        (Op::Convert { .. }, _) => u64::from(w(0)),
+        (Op::Add, F32) => canonical(f(0) + f(1)),
+        (Op::Subtract, F32) => canonical(f(0) - f(1)),
+        (Op::Multiply(_), F32) => canonical(f(0) * f(1)),
+        (Op::MultiplyAdd(_), F32) => canonical(f(0).mul_add(f(1), f(2))),
+        (Op::Divide, F32) => canonical(f(0) / f(1)),
+        (Op::Minimum, F32) => canonical(f32::from_bits(lesser(w(0), w(1)))),
+        (Op::Maximum, F32) => {
+            // NaNs lose whatever their sign.
+            let turn = |bits: u32| bits ^ negative;
+            canonical(f32::from_bits(turn(lesser(turn(w(0)), turn(w(1))))))
+        }
+        (Op::SquareRoot, F32) => canonical(f(0).sqrt()),
+        (Op::Reciprocal, F32) => canonical(1.0 / f(0)),
+        (Op::Absolute, F32) => u64::from(w(0) & !negative),
+        (Op::Negate, F32) => u64::from(w(0) ^ negative),
+        (Op::Xor, Pred) => s[0] ^ s[1],
+        (Op::MultiplyAdd(Part::Wide), U32) => (s[0] * s[1]).wrapping_add(s[2]),
+        (Op::MultiplyAdd(Part::Wide), _) => {
+            (i64::from(w(0) as i32) * i64::from(w(1) as i32)).wrapping_add(s[2] as i64) as u64
+        }
+        (op, U64) => match op {
+            Op::Add => s[0].wrapping_add(s[1]),
+            Op::Subtract => s[0].wrapping_sub(s[1]),
+            Op::And => s[0] & s[1],
+            Op::Or => s[0] | s[1],
+            Op::Xor => s[0] ^ s[1],
+            Op::ShiftLeft => s[0].checked_shl(w(1)).unwrap_or(0),
+            _ => s[0].checked_shr(w(1)).unwrap_or(0),
+        },
+        (op, ty) => u64::from(match op {
+            Op::Add => w(0).wrapping_add(w(1)),
+            Op::Subtract => w(0).wrapping_sub(w(1)),
+            Op::Multiply(_) => w(0).wrapping_mul(w(1)),
+            Op::MultiplyAdd(_) => w(0).wrapping_mul(w(1)).wrapping_add(w(2)),
+            Op::Minimum if ty == S32 => (w(0) as i32).min(w(1) as i32) as u32,
+            Op::Minimum => w(0).min(w(1)),
+            Op::Maximum if ty == S32 => (w(0) as i32).max(w(1) as i32) as u32,
+            Op::Maximum => w(0).max(w(1)),
+            Op::And => w(0) & w(1),
+            Op::Or => w(0) | w(1),
+            Op::Xor => w(0) ^ w(1),
+            Op::ShiftLeft => w(0).checked_shl(w(1)).unwrap_or(0),
+            Op::ShiftRight if ty == S32 => (w(0) as i32 >> w(1).min(31)) as u32,
+            Op::ShiftRight => w(0).checked_shr(w(1)).unwrap_or(0),
+            other => unreachable!("{other:?}"),
+        }),
+    }
+}
+
+/// Registers of all threads, and the memory.
+#[derive(Clone, PartialEq)]
+struct State {
+    /// By register, then by thread.
+    values: Vec<Vec<u64>>,
+    array: Vec<u32>,
+    own: Vec<u32>,
+}
+
+impl State {
+    fn new(random: &mut Random) -> State {
+        let special = [0, 0x8000_0000, 0x7fc0_0001, 0xff80_0000, 0x7f80_0001, 0x3f80_0000, 1, u32::MAX];
+        let any = |random: &mut Random| match random.below(3) {
+            0 => special[random.index(special.len())],
+            1 => (random.signed() * 4.0).to_bits(),
+            _ => random.bits() as u32,
+        };
+        let mut values: Vec<Vec<u64>> = (0..WORDS + LONGS + PREDICATES)
+            .map(|reg| {
+                let value = |_| match reg {
+                    _ if reg < WORDS => u64::from(any(random)),
+                    _ if reg < WORDS + LONGS => random.bits(),
+                    _ => random.below(2),
+                };
+                (0..THREADS).map(value).collect()
+            })
+            .collect();
+        let mut array: Vec<u32> = (0..ELEMENTS).map(|_| any(random)).collect();
+        array.shrink_to_fit();
+        values[ONE.0 as usize].fill(1);
+        values[COUNTER.0 as usize].fill(0);
+        let limit = random.below(4);
+        values[LIMIT.0 as usize].fill(limit);
+        for thread in 0..THREADS {
+            let shape = |choice: u64, random: &mut Random| match choice {
+                0 => thread as u64 + 4,
+                1 => 17,
+                2 => (thread as u64 / 8) * 16,
+                _ => random.below(ELEMENTS as u64 - 16),
+            };
+            let choice = limit;
+            values[INDEX.0 as usize][thread] = shape(choice, random);
+            // Words of its own, at which its neighbours' are next or not.
+            values[THREAD.0 as usize][thread] = thread as u64 ^ if limit.is_multiple_of(2) { 0 } else { 5 };
+            values[BOUND.0 as usize][thread] = 4 * (1 + random.below(11));
+            values[POINTER.0 as usize][thread] = 8 * (shape((choice + 1) % 4, random) / 2);
+        }
+        State { values, array, own: vec![0; 8 * THREADS * 4] }
+    }
+
+    fn get(&self, reg: Reg, thread: usize) -> u64 {
+        self.values[reg.0 as usize][thread]
+    }
+
+    fn acts(&self, guard: Option<Guard>, thread: usize) -> bool {
+        guard.is_none_or(|guard| (self.get(guard.predicate, thread) != 0) != guard.negated)
+    }
+
+    /// Executes an instruction for a thread.
+    fn execute(&mut self, instruction: &Instruction, thread: usize) {
+        match &instruction.operation {
+            Operation::Compute { meaning, d, sources } => {
+                let sources: Vec<u64> = sources.iter().map(|&reg| self.get(reg, thread)).collect();
+                self.values[d.0 as usize][thread] = evaluate(meaning, &sources);
+            }
+            Operation::Access(access) => {
+                let base = match access.address {
+                    Address::Indexed { index, .. } => 4 * self.get(index, thread) as usize,
+                    other => self.get(other.register(), thread) as usize,
+                };
+                let at = (base + access.offset as usize) / 4;
+                for (element, &reg) in access.data.iter().enumerate() {
+                    match access.store {
+                        true => self.own[at + element] = self.get(reg, thread) as u32,
+                        false => self.values[reg.0 as usize][thread] = self.array[at + element].into(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Executes a region thread by thread. Loops of the mask need none.
+    fn run(&mut self, region: &Region) {
+        for thread in 0..THREADS {
+            let mut block = 0;
+            loop {
+                let Block { lane_loop, instructions, end } = &region.blocks[block];
+                for instruction in instructions {
+                    if lane_loop.is_some() || self.acts(instruction.guard, thread) {
+                        self.execute(instruction, thread);
+                    }
+                }
+                let target = match *end {
+                    End::Jump(target) => target,
+                    End::Branch { guard, taken, next } => {
+                        if self.acts(Some(guard), thread) {
+                            taken
+                        } else {
+                            next
+                        }
+                    }
+                };
+                match target {
+                    Target::Block(next) => block = next as usize,
+                    Target::Exit(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// What the helper works on.
+struct Host {
+    accesses: Vec<Access>,
+    array: *mut u32,
+    own: *mut u32,
+    own_words: usize,
+    groups: Vec<(usize, ptx_compile::Group)>,
+    windows: *mut Window,
+    calls: usize,
+}
+
+unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u32 {
+    if site & LOOP != 0 {
+        return 0;
+    }
+    // SAFETY: the test passes them, and nobody else uses them.
+    let (context, host) = unsafe { (&mut *context, &mut *(*context).user.cast::<Host>()) };
+    host.calls += 1;
+    let access = host.accesses.iter().find(|access| access.site == site).unwrap();
+    let (start, words) = if access.store { (host.own, host.own_words) } else { (host.array, ELEMENTS) };
+    let word = |lane: usize| (context.address[lane / 2] >> (32 * (lane % 2))) as u32;
+    for lane in (0..8).filter(|lane| mask >> lane & 1 != 0) {
+        let bytes = match access.address {
+            Address::Indexed { .. } => 4 * word(lane) as usize,
+            Address::Word(_) => word(lane) as usize,
+            Address::Long(_) => context.address[lane] as usize - start as usize,
+        };
+        let at = (bytes + access.offset as usize) / 4;
+        for element in 0..access.data.len() {
+            assert!(at + element < words);
+            // SAFETY: inside the array.
+            unsafe {
+                match access.store {
+                    true => start.add(at + element).write(context.data[element][lane]),
+                    false => context.data[element][lane] = start.add(at + element).read(),
+                }
+            }
+        }
+    }
+    let (index, group) = host.groups[site as usize];
+    let bias = if let Address::Long(_) = access.address { 0 } else { start as u64 };
+    let window = Window::new(start as u64, start as u64 + 4 * words as u64, bias, &group);
+    // SAFETY: there are as many windows as groups.
+    unsafe { host.windows.add(index).write(window) };
+    0
+}
+
+/// The addresses of groups that are known on entering, where a strip accesses consecutive words; every
+/// third is left out.
+fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<Bases> {
+    let of_group = |(place, early): (usize, &Early)| {
+        let (access, group) = (&accesses[early.access], code.groups()[early.group]);
+        let (start, words) = match access.store {
+            true => (state.own.as_ptr(), state.own.len()),
+            false => (state.array.as_ptr(), ELEMENTS),
+        };
+        let mut bases = [0; ptx_compile::WARPS * ptx_compile::STRIPS];
+        for (strip, base) in bases.iter_mut().enumerate().take(THREADS / 8) {
+            let value = |lane: usize| state.values[access.address.register().0 as usize][8 * strip + lane];
+            let address = |lane: usize| match access.address {
+                Address::Indexed { .. } => start as u64 + 4 * value(lane),
+                Address::Word(_) => start as u64 + value(lane),
+                Address::Long(_) => value(lane),
+            };
+            let end = address(7).wrapping_add(group.most as u64 + 4);
+            let is_known = (1..8).all(|lane| address(lane) == address(0).wrapping_add(4 * lane as u64))
+                && end <= start as u64 + 4 * words as u64;
+            if is_known && (place + strip) % 3 != 2 {
+                *base = address(0).wrapping_add(group.least as u64);
+            }
+        }
+        bases
+    };
+    code.early().iter().enumerate().map(of_group).collect()
+}
+
+/// Executes a region as machine code; how often the helper was called.
+fn run(code: &Code, region: &Region, state: &mut State) -> usize {
+    let address = state.array.as_mut_ptr() as u64;
+    state.values[POINTER.0 as usize].iter_mut().for_each(|value| *value += address);
+    let mut words = [[[0u32; 32]; WORDS as usize]; WARPS];
+    let mut longs = [[[0u64; 32]; LONGS as usize]; WARPS];
+    let mut predicates = [[0u32; PREDICATES as usize]; WARPS];
+    for (index, register) in region.registers.iter().enumerate().take(state.values.len()) {
+        for thread in 0..THREADS {
+            let (value, place) = (state.values[index][thread], register.place as usize);
+            let (warp, lane) = (thread / 32, thread % 32);
+            match register.class {
+                Class::Word => words[warp][place][lane] = value as u32,
+                Class::Long => longs[warp][place][lane] = value,
+                Class::Predicate => predicates[warp][place] |= (value as u32) << lane,
+            }
+        }
+    }
+    let mut frames: Vec<Frame> = Vec::new();
+    for warp in 0..WARPS {
+        frames.push(Frame {
+            words: words[warp].as_mut_ptr().cast(),
+            longs: longs[warp].as_mut_ptr().cast(),
+            predicates: predicates[warp].as_mut_ptr(),
+        });
+    }
+    let accesses =
+        region.blocks.iter().flat_map(|block| &block.instructions).filter_map(|one| match &one.operation {
+            Operation::Access(access) => Some(access.clone()),
+            Operation::Compute { .. } => None,
+        });
+    let mut windows = vec![Window::default(); code.groups().len()];
+    let accesses: Vec<Access> = accesses.collect();
+    let bases = bases(code, &accesses, state);
+    let mut host = Host {
+        accesses,
+        array: state.array.as_mut_ptr(),
+        own: state.own.as_mut_ptr(),
+        own_words: state.own.len(),
+        groups: code.group_of().iter().map(|&group| (group, code.groups()[group])).collect(),
+        windows: windows.as_mut_ptr(),
+        calls: 0,
+    };
+    let mut counters = vec![0; code.counters()];
+    let mut laps = vec![[0; 8]; WARPS * code.laps()];
+    let user = (&raw mut host).cast::<c_void>();
+    // SAFETY: the CPU has the instructions, the frames the registers; the windows lie in the arrays.
+    let outcome = unsafe { code.run(&frames, &mut windows, &bases, &mut counters, &mut laps, help, user) };
+    assert_eq!(outcome, Outcome::Left(0));
+    let calls = host.calls;
+    for (index, register) in region.registers.iter().enumerate().take(state.values.len()) {
+        for thread in 0..THREADS {
+            let (warp, lane, place) = (thread / 32, thread % 32, register.place as usize);
+            state.values[index][thread] = match register.class {
+                Class::Word => words[warp][place][lane].into(),
+                Class::Long => longs[warp][place][lane],
+                Class::Predicate => u64::from(predicates[warp][place] >> lane & 1),
+            };
+        }
+    }
+    state.values[POINTER.0 as usize].iter_mut().for_each(|value| *value -= address);
+    // The block that is executed once, and the loop.
+    assert_eq!(counters[0], 4 * WARPS as u64);
+    assert_eq!(counters[1], 4 * WARPS as u64 * state.values[LIMIT.0 as usize][0].max(1));
+    calls
+}
+
+#[test]
+fn random_regions_compute_what_their_threads_do() {
+    if !ptx_compile::is_available() {
+        return;
+    }
+    let mut calls = 0;
+    for seed in 0..1500 {
+        let mut random = Random::new(seed);
+        let region = region(&mut random);
+        let code = Code::generate(&region).expect("the region is small");
+        let start = State::new(&mut random);
+        let (mut expected, mut found) = (start.clone(), start);
+        expected.run(&region);
+        calls += run(&code, &region, &mut found);
+        let needed = region.exits[0].iter();
+        for &reg in needed {
+            for thread in 0..THREADS {
+                let (expected, found) = (expected.get(reg, thread), found.get(reg, thread));
+                assert_eq!(found, expected, "seed {seed}: {reg:?} of thread {thread}\n{region:#?}");
+            }
+        }
+        assert!(expected.own == found.own && expected.array == found.array, "seed {seed}: memory");
+    }
+    assert!(calls > 100, "the helper was called {calls} times");
+}

@@ -1,0 +1,513 @@
+//! Finds the regions of a kernel that can become machine code.
+//!
+//! A region is a range of steps that the generator knows, entered at its first step only. Branches
+//! in it depend on registers that other steps of the region compute of what is likely to be the
+//! same in all threads; whoever enters makes sure of it. Ranges are cut until that is so.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ptx_compile::{
+    Access, Address, Block, End, Instruction, LaneLoop, Operation, Region, Register, Target, supports,
+};
+
+use crate::code::{Input, Op, Step};
+use crate::compile::allocate::{Set, Span, live_in};
+use crate::native::{Counted, Lowered, Native, NativeRegion};
+use crate::operands::{AccessArgs, AccessKind, Class, Guard, Indexed, Reg, Role, Space};
+
+/// The fewest steps of a region without a loop: fewer cost more to enter than they save.
+const FEWEST: usize = 4;
+
+/// Most steps of a region.
+const MOST: usize = 2048;
+
+/// Most steps of a function in which regions are looked for.
+const LONGEST: usize = 20_000;
+
+/// A function's steps, over virtual registers.
+pub(super) struct Source<'s> {
+    pub(super) steps: Vec<Step>,
+    pub(super) lowered: &'s [Lowered],
+    pub(super) classes: &'s [Class],
+    /// Where each register was put.
+    pub(super) places: &'s [Reg],
+}
+
+/// The prologue, if batches may pass it.
+pub(super) struct Deferred {
+    /// The step after it.
+    pub(super) end: usize,
+    /// What it computes: the index, and the outcome of its comparison.
+    pub(super) registers: Vec<Reg>,
+}
+
+/// The regions of a function.
+pub(super) fn find(
+    mut source: Source,
+    spans: &[Span],
+    inputs: &HashMap<Reg, Input>,
+    deferred: Option<Deferred>,
+) -> Native {
+    for step in &mut source.steps {
+        if let Op::Access { args, .. } = &mut step.op
+            && args.indexed.is_some()
+        {
+            // The parts tell the address.
+            args.address = Reg::NONE;
+        }
+    }
+    let count = source.steps.len();
+    if count > LONGEST {
+        return Native::default();
+    }
+    let live = live_in(&mut source.steps, spans, source.classes.len());
+    let registers = source.steps.iter_mut().map(registers).collect();
+    let mut finder = Finder {
+        jumps: Vec::new(),
+        lane_loops: Vec::new(),
+        varying: Vec::new(),
+        registers,
+        source,
+        spans,
+        inputs,
+        live,
+        deferred,
+    };
+    finder.jumps = finder.jumps();
+    // Who passes the prologue goes on behind it.
+    finder.jumps.extend(finder.deferred.iter().map(|deferred| (usize::MAX, deferred.end)));
+    finder.varying = finder.varying();
+    finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
+    let mut open = finder.known_ranges();
+    let mut regions = Vec::new();
+    while let Some((start, end)) = open.pop() {
+        match finder.cut(start, end) {
+            Some(parts) => open.extend(parts),
+            None => regions.extend(finder.region(start, end)),
+        }
+    }
+    Native::new(regions, count)
+}
+
+struct Finder<'s> {
+    source: Source<'s>,
+    spans: &'s [Span],
+    inputs: &'s HashMap<Reg, Input>,
+    /// What is live at the start of each span.
+    live: Vec<Set>,
+    deferred: Option<Deferred>,
+    /// Registers that probably differ between threads.
+    varying: Vec<bool>,
+    /// Uses and definitions of each step.
+    registers: Vec<(Vec<Reg>, Vec<Reg>)>,
+    /// All jumps: from where to where.
+    jumps: Vec<(usize, usize)>,
+    /// For each step the start of the loop that it ends, if threads leave that one by one.
+    lane_loops: Vec<Option<usize>>,
+}
+
+/// Uses and definitions of a step.
+fn registers(step: &mut Step) -> (Vec<Reg>, Vec<Reg>) {
+    let (mut uses, mut definitions) = (Vec::new(), Vec::new());
+    step.registers(&mut |reg, role| match role {
+        Role::Use => uses.push(*reg),
+        Role::Def => definitions.push(*reg),
+    });
+    (uses, definitions)
+}
+
+impl Finder<'_> {
+    /// Whether an input is the same in all threads of a block.
+    fn is_uniform_input(&self, reg: Reg) -> bool {
+        use Input::{Lane, LaneMask, LocalWindow, LocalWindowEnd, Thread, Warp};
+        let differs = |input: &Input| {
+            matches!(input, Thread(_) | Lane | Warp | LaneMask(_) | LocalWindow | LocalWindowEnd)
+        };
+        self.inputs.get(&reg).is_some_and(|input| !differs(input))
+    }
+
+    /// The registers that differ between threads, as far as data tell.
+    fn varying(&self) -> Vec<bool> {
+        let mut varying: Vec<bool> = (0..self.source.classes.len() as u32)
+            .map(|reg| self.inputs.contains_key(&Reg(reg)) && !self.is_uniform_input(Reg(reg)))
+            .collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (step, (uses, definitions)) in self.source.steps.iter().zip(&self.registers) {
+                let computes = matches!(step.op, Op::Lanes { .. });
+                if !computes || uses.iter().any(|reg| varying[reg.0 as usize]) {
+                    for reg in definitions {
+                        changed |= !std::mem::replace(&mut varying[reg.0 as usize], true);
+                    }
+                }
+            }
+        }
+        varying
+    }
+
+    /// The longest ranges of steps that the generator knows.
+    fn known_ranges(&self) -> Vec<(usize, usize)> {
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        for at in 0..=self.source.steps.len() {
+            if at < self.source.steps.len() && self.is_known(at) && at - start < MOST {
+                continue;
+            }
+            if at > start {
+                ranges.push((start, at));
+            }
+            start = at + 1;
+        }
+        ranges
+    }
+
+    fn class(&self, reg: Reg) -> Class {
+        self.source.classes[reg.0 as usize]
+    }
+
+    fn is_known(&self, at: usize) -> bool {
+        match (&self.source.steps[at].op, &self.source.lowered[at]) {
+            (Op::Jump { .. }, _) => true,
+            (Op::Lanes { args, .. }, Lowered::Computes(meaning)) => {
+                let count = meaning.sources().len();
+                let given = [args.a, args.b, args.c, args.f].iter().filter(|reg| reg.is_some()).count();
+                args.d.is_some() && !args.e.is_some() && count == given && count <= 3 && supports(meaning)
+            }
+            (Op::Access { args, .. }, Lowered::Moves(ty)) => {
+                let data: Vec<Reg> = args.data.iter().copied().take_while(|reg| reg.is_some()).collect();
+                ty.bytes() == 4
+                    && matches!(data.len(), 1 | 2 | 4)
+                    && data.iter().all(|&reg| self.class(reg) == Class::Word)
+                    && !args.synchronises
+                    && args.space != Space::Local
+                    && matches!(args.kind, AccessKind::Load | AccessKind::Store)
+                    && args.offset.abs() < 1 << 30
+            }
+            _ => false,
+        }
+    }
+
+    /// The target of a jump.
+    fn jump(&self, at: usize) -> Option<usize> {
+        match self.source.steps[at].op {
+            Op::Jump { target } => Some(target as usize),
+            _ => None,
+        }
+    }
+
+    /// The steps to which others than the one before jump from outside a range.
+    fn entries(&self, start: usize, end: usize) -> BTreeSet<usize> {
+        let outside = self.jumps.iter().filter(|(from, _)| !(start..end).contains(from));
+        outside.map(|&(_, to)| to).filter(|to| (start + 1..end).contains(to)).collect()
+    }
+
+    /// All jumps.
+    fn jumps(&self) -> Vec<(usize, usize)> {
+        let mut jumps = Vec::new();
+        for (at, step) in self.source.steps.iter().enumerate() {
+            match &step.op {
+                Op::Jump { target } => jumps.push((at, *target as usize)),
+                Op::JumpTable { targets, .. } => jumps.extend(targets.iter().map(|&to| (at, to as usize))),
+                _ => {}
+            }
+        }
+        jumps
+    }
+
+    /// The start of the loop that a step ends, if it is in the range and threads leave it one by
+    /// one.
+    fn lane_loop(&self, at: usize, start: usize) -> Option<usize> {
+        self.lane_loops[at].filter(|&first| first >= start)
+    }
+
+    /// Cuts a range that is no region; `None` if it is one.
+    fn cut(&self, start: usize, end: usize) -> Option<Vec<(usize, usize)>> {
+        let cuts = self.entries(start, end);
+        if !cuts.is_empty() {
+            let starts = std::iter::once(start).chain(cuts.iter().copied());
+            let ends = cuts.iter().copied().chain(std::iter::once(end));
+            return Some(starts.zip(ends).collect());
+        }
+        for at in (start..end).filter(|&at| self.jump(at).is_some()) {
+            let Some(first) = self.lane_loop(at, start) else { continue };
+            let encloses = |&other: &usize| {
+                other > at && self.jump(other).is_some_and(|target| (start..=first).contains(&target))
+            };
+            if (start..end).any(|other| encloses(&other)) {
+                // It would be executed again and again.
+                let parts = [(start, first), (first, at + 1), (at + 1, end)];
+                return Some(parts.into_iter().filter(|(start, end)| start < end).collect());
+            }
+        }
+        let is_bad = |&at: &usize| {
+            self.jump(at).is_some()
+                && self.lane_loop(at, start).is_none()
+                && self.conditions(at, start, end).is_none()
+        };
+        let bad = (start..end).find(is_bad)?;
+        Some([(start, bad), (bad + 1, end)].into_iter().filter(|(start, end)| start < end).collect())
+    }
+
+    /// The first step of the loop that the jump at a step ends, if that is one block, computes only,
+    /// and threads leave it one by one.
+    fn find_lane_loop(&self, at: usize) -> Option<usize> {
+        let step = &self.source.steps[at];
+        let first = self.jump(at).filter(|&target| target < at)?;
+        let (Guard::If(condition) | Guard::Unless(condition)) = step.guard else { return None };
+        let computes = |step: &Step| step.guard == Guard::Always && matches!(step.op, Op::Lanes { .. });
+        let is_one = self.varying[condition.0 as usize]
+            && self.source.steps[first..at].iter().all(computes)
+            && (first..at).all(|at| self.is_known(at))
+            && self.entries(first, at + 1).is_empty();
+        is_one.then_some(first)
+    }
+
+    /// Whether a step is in a loop that threads leave one by one.
+    fn is_in_lane_loop(&self, at: usize, (start, end): (usize, usize)) -> bool {
+        let mut jumps = (at..end).filter(|&jump| self.jump(jump).is_some());
+        jumps.next().and_then(|jump| self.lane_loop(jump, start)).is_some_and(|first| first <= at)
+    }
+
+    /// The registers that have to be the same in all threads, so that the jump at a step is taken by
+    /// all or by none; `None` if they are not likely to be.
+    fn conditions(&self, at: usize, start: usize, end: usize) -> Option<BTreeSet<Reg>> {
+        let (Guard::If(condition) | Guard::Unless(condition)) = self.source.steps[at].guard else {
+            return Some(BTreeSet::new());
+        };
+        let live = self.live_before(start);
+        let (mut seen, mut open) = (BTreeSet::new(), vec![condition]);
+        let mut needed = BTreeSet::new();
+        while let Some(reg) = open.pop() {
+            if self.is_uniform_input(reg) || !seen.insert(reg) {
+                continue;
+            }
+            if self.varying[reg.0 as usize] {
+                return None;
+            }
+            if live.has(reg.0 as usize) {
+                needed.insert(reg);
+            }
+            for (at, (uses, definitions)) in self.registers.iter().enumerate().take(end).skip(start) {
+                if definitions.contains(&reg) {
+                    if self.is_in_lane_loop(at, (start, end)) {
+                        return None;
+                    }
+                    open.extend(uses.iter().copied());
+                }
+            }
+        }
+        Some(needed)
+    }
+
+    /// What is live before a step.
+    fn live_before(&self, at: usize) -> Set {
+        let Some(span) = self.spans.iter().position(|span| (span.start..span.end).contains(&at)) else {
+            return Set::empty(self.source.classes.len());
+        };
+        let mut live = Set::empty(self.source.classes.len());
+        for &next in &self.spans[span].successors {
+            self.live[next].iter().for_each(|reg| live.insert(reg));
+        }
+        for at in (at..self.spans[span].end).rev() {
+            let (uses, definitions) = &self.registers[at];
+            if self.source.steps[at].guard == Guard::Always {
+                definitions.iter().for_each(|reg| live.remove(reg.0 as usize));
+            }
+            uses.iter().for_each(|reg| live.insert(reg.0 as usize));
+        }
+        live
+    }
+
+    /// The region of a range that needs no cut, if it is worth to be one.
+    fn region(&self, start: usize, end: usize) -> Option<NativeRegion> {
+        let jumps: Vec<usize> = (start..end).filter(|&at| self.jump(at).is_some()).collect();
+        let has_loop = jumps.iter().any(|&at| self.jump(at).is_some_and(|to| (start..=at).contains(&to)));
+        if end - start - jumps.len() < if has_loop { 1 } else { FEWEST } {
+            return None;
+        }
+        let mut starts: BTreeSet<usize> = jumps.iter().map(|at| at + 1).filter(|at| *at < end).collect();
+        starts.extend(jumps.iter().filter_map(|&at| self.jump(at)).filter(|to| (start..end).contains(to)));
+        starts.insert(start);
+        let starts: Vec<usize> = starts.into_iter().collect();
+        let mut builder = Builder { range: (start, end), ..Builder::new(self, &starts) };
+        let mut counted = Vec::new();
+        let mut uniform = BTreeSet::new();
+        for (index, &first) in starts.iter().enumerate() {
+            let last = starts.get(index + 1).copied().unwrap_or(end);
+            counted.push(builder.block(first, last));
+            if self.jump(last - 1).is_some() && self.lane_loop(last - 1, start).is_none() {
+                uniform.extend(self.conditions(last - 1, start, end)?);
+            }
+        }
+        let uniform =
+            uniform.into_iter().map(|reg| (self.class(reg), self.source.places[reg.0 as usize])).collect();
+        Some(builder.finish(counted, uniform))
+    }
+}
+
+/// Builds a region.
+struct Builder<'f, 's> {
+    finder: &'f Finder<'s>,
+    range: (usize, usize),
+    /// The first step of each block.
+    starts: &'f [usize],
+    region: Region,
+    numbers: HashMap<Reg, ptx_compile::Reg>,
+    exits: BTreeMap<usize, u32>,
+    exit_steps: Vec<u32>,
+    sites: Vec<u32>,
+}
+
+impl<'f, 's> Builder<'f, 's> {
+    fn new(finder: &'f Finder<'s>, starts: &'f [usize]) -> Self {
+        Builder {
+            finder,
+            range: (0, 0),
+            starts,
+            region: Region::default(),
+            numbers: HashMap::new(),
+            exits: BTreeMap::new(),
+            exit_steps: Vec::new(),
+            sites: Vec::new(),
+        }
+    }
+
+    fn reg(&mut self, reg: Reg) -> ptx_compile::Reg {
+        let region = &mut self.region;
+        *self.numbers.entry(reg).or_insert_with(|| {
+            let class = match self.finder.class(reg) {
+                Class::Word => ptx_compile::Class::Word,
+                Class::Long => ptx_compile::Class::Long,
+                Class::Predicate => ptx_compile::Class::Predicate,
+            };
+            region.registers.push(Register { class, place: self.finder.source.places[reg.0 as usize].0 });
+            ptx_compile::Reg(region.registers.len() as u32 - 1)
+        })
+    }
+
+    fn guard(&mut self, guard: Guard) -> Option<ptx_compile::Guard> {
+        match guard {
+            Guard::Always => None,
+            Guard::If(reg) => Some(ptx_compile::Guard { predicate: self.reg(reg), negated: false }),
+            Guard::Unless(reg) => Some(ptx_compile::Guard { predicate: self.reg(reg), negated: true }),
+        }
+    }
+
+    fn target(&mut self, step: usize) -> Target {
+        let (start, end) = self.range;
+        if let Ok(block) = self.starts.binary_search(&step)
+            && (start..end).contains(&step)
+        {
+            return Target::Block(block as u32);
+        }
+        let count = self.exits.len() as u32;
+        let exit = *self.exits.entry(step).or_insert(count);
+        if exit == count {
+            self.exit_steps.push(step as u32);
+            self.region.exits.push(Vec::new());
+        }
+        Target::Exit(exit)
+    }
+
+    /// Adds the block of these steps.
+    fn block(&mut self, first: usize, last: usize) -> Counted {
+        let mut instructions = Vec::new();
+        let mut counted = Counted {
+            start: first as u32,
+            steps: (last - first) as u64,
+            unguarded: 0,
+            jumps: false,
+            lane_loop: None,
+        };
+        let mut end = None;
+        let lane_loop = self.begin_lane_loop(first, last);
+        let after = lane_loop.map(|_| self.finder.live_before(last));
+        counted.lane_loop = lane_loop.map(|lane_loop| lane_loop.index as usize);
+        for at in first..last {
+            let step = &self.finder.source.steps[at];
+            let guard = self.guard(step.guard);
+            counted.unguarded += u64::from(guard.is_none());
+            match (&step.op, &self.finder.source.lowered[at]) {
+                (Op::Jump { target }, _) => {
+                    let taken = self.target(*target as usize);
+                    end = Some(match guard {
+                        None => End::Jump(taken),
+                        Some(guard) => End::Branch { guard, taken, next: self.target(at + 1) },
+                    });
+                    counted.jumps = guard.is_none();
+                }
+                (Op::Lanes { args, .. }, Lowered::Computes(meaning)) => {
+                    let sources = [args.a, args.b, args.c].into_iter().filter(|reg| reg.is_some());
+                    let sources = sources.map(|reg| self.reg(reg)).collect();
+                    let d = self.reg(args.d);
+                    let is_needed = after.as_ref().is_some_and(|after| after.has(args.d.0 as usize));
+                    let stay = lane_loop.filter(|_| is_needed);
+                    let stay = stay.map(|of| ptx_compile::Guard { predicate: of.mask, negated: false });
+                    let guard = guard.or(stay);
+                    let operation = Operation::Compute { meaning: *meaning, d, sources };
+                    instructions.push(Instruction { guard, operation });
+                }
+                (Op::Access { args, .. }, _) => {
+                    let operation = Operation::Access(self.access(at, args));
+                    instructions.push(Instruction { guard, operation });
+                }
+                _ => {}
+            }
+        }
+        let end = end.unwrap_or_else(|| End::Jump(self.target(last)));
+        self.region.blocks.push(Block { lane_loop, instructions, end });
+        counted
+    }
+
+    /// What a block needs that is a loop which threads leave one by one.
+    fn begin_lane_loop(&mut self, first: usize, last: usize) -> Option<LaneLoop> {
+        self.finder.lane_loop(last - 1, first).filter(|&start| start == first)?;
+        let index = self.region.lane_loops() as u32;
+        let mut own = |class| {
+            self.region.registers.push(Register { class, place: 0 });
+            ptx_compile::Reg(self.region.registers.len() as u32 - 1)
+        };
+        let (mask, laps) = (own(ptx_compile::Class::Predicate), own(ptx_compile::Class::Word));
+        Some(LaneLoop { mask, laps, index })
+    }
+
+    fn access(&mut self, at: usize, args: &AccessArgs) -> Access {
+        let (address, base) = match args.indexed {
+            Some(Indexed { base, index, signed, shift }) => {
+                (Address::Indexed { index: self.reg(index), signed, shift }, base.0)
+            }
+            None if args.narrow => (Address::Word(self.reg(args.address)), 0),
+            None => (Address::Long(self.reg(args.address)), 0),
+        };
+        let data =
+            args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
+        self.sites.push(at as u32);
+        let site = self.sites.len() as u32 - 1;
+        let key = u64::from(base) << 2 | args.space as u64;
+        Access { site, key, address, offset: args.offset, data, store: args.kind == AccessKind::Store }
+    }
+
+    fn finish(mut self, counted: Vec<Counted>, uniform: Vec<(Class, Reg)>) -> NativeRegion {
+        let instructions = self.region.blocks.iter().flat_map(|block| &block.instructions);
+        let written: BTreeSet<ptx_compile::Reg> = instructions.flat_map(Instruction::definitions).collect();
+        for (&step, &exit) in &self.exits {
+            let live = self.finder.live_before(step);
+            // What is only read is still in the frame.
+            let known = self.numbers.iter();
+            let known = known.filter(|(reg, number)| live.has(reg.0 as usize) && written.contains(number));
+            let mut live: Vec<ptx_compile::Reg> = known.map(|(_, number)| *number).collect();
+            live.sort_unstable();
+            self.region.exits[exit as usize] = live;
+        }
+        self.region.prune();
+        let reads_prologue = self.finder.deferred.as_ref().is_some_and(|deferred| {
+            let is_block = |reg: &Reg| matches!(self.finder.inputs.get(reg), Some(Input::Block(_)));
+            self.numbers
+                .keys()
+                .any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
+        });
+        let Builder { region, exit_steps, sites, range, .. } = self;
+        NativeRegion::new(range.0 as u32, region, counted, exit_steps, sites, uniform, reads_prologue)
+    }
+}

@@ -1,0 +1,252 @@
+//! Machine code for parts of kernels, beside the interpreter.
+//!
+//! [`crate::compile`] finds the *regions* of a kernel: steps that follow each other, compute and
+//! access memory only, and branch only on what is the same in all threads. A region that is entered
+//! often becomes code ([`ptx_compile`]), which warps execute instead of the steps. It works on the
+//! registers in their frames, so that before and after it everything is as the interpreter wants
+//! it.
+//!
+//! Invariants:
+//!
+//! 1. Only whole warps enter, and only if the registers on which the region's branches depend are
+//!    the same in all their threads. So all threads take the same way, and counts are exact.
+//! 2. An access that is not allowed is not executed: its warp goes on in the interpreter at that
+//!    very step, which reports it. Of the threads of a warp those that would fault first are first.
+//!    Warps before it go on before it, those after it after it, as in [`crate::warp::batch`].
+//! 3. What a thread does in a region does not wait for others: a branch depends on no memory. So it
+//!    needs no fuel; an endless loop ends when its launch is cancelled.
+
+mod run;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use apex_conventions::variables::CPU_ENGINE;
+use ptx::ScalarType;
+use ptx_compile::{Code, Operation, Region, Target};
+use ptx_lower::Meaning;
+
+use crate::operands::{Class, Reg};
+pub(crate) use run::{Kept, Left, enter};
+
+/// The way in which kernels are executed. Results, faults and counts are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Step by step.
+    Interpreter,
+    /// As machine code, from the first time on, wherever there can be code.
+    Compiled,
+    /// As machine code where it is executed often.
+    Auto,
+}
+
+impl Engine {
+    /// The engines, in the order in which messages name them.
+    pub const ALL: [Engine; 3] = [Engine::Auto, Engine::Interpreter, Engine::Compiled];
+
+    /// The name in `APEX_CPU_ENGINE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::Interpreter => "interpreted",
+            Engine::Compiled => "compiled",
+        }
+    }
+
+    /// The engine with this name.
+    pub fn named(name: &str) -> Option<Engine> {
+        Engine::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// The engine that the variable `APEX_CPU_ENGINE` names; [`Engine::Auto`] if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// The variable names no engine. The error is a message with the names that it may have.
+    pub fn of_environment() -> Result<Engine, String> {
+        static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+        ENGINE.get_or_init(|| CPU_ENGINE.value().map_or(Ok(Engine::Auto), |name| chosen(&name))).clone()
+    }
+}
+
+/// The engine that a value of the variable names.
+fn chosen(value: &OsStr) -> Result<Engine, String> {
+    value.to_str().and_then(Engine::named).ok_or_else(|| {
+        let [first, second, third] = Engine::ALL.map(Engine::name);
+        let (variable, value) = (CPU_ENGINE.name, value.display());
+        format!("{variable}={value} names no engine; it may be {first}, {second} or {third}")
+    })
+}
+
+/// Times that a batch enters a region before it becomes code, unless that is forced: generating code
+/// takes as long as interpreting some of them.
+const OFTEN: u32 = 16;
+
+/// What a step means to the generator of machine code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Lowered {
+    /// Something that only the interpreter knows.
+    #[default]
+    Other,
+    /// It computes a register of others.
+    Computes(Meaning),
+    /// It loads or stores values of a type, without order among threads.
+    Moves(ScalarType),
+}
+
+/// Whether this machine can execute machine code of regions.
+pub(crate) fn is_possible() -> bool {
+    static POSSIBLE: OnceLock<bool> = OnceLock::new();
+    *POSSIBLE
+        .get_or_init(|| ptx_compile::is_available() && Engine::of_environment() != Ok(Engine::Interpreter))
+}
+
+/// The regions of a function.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Native {
+    regions: Vec<NativeRegion>,
+    /// For each step the region that begins there, plus one.
+    at: Vec<u32>,
+}
+
+impl Native {
+    pub(crate) fn new(regions: Vec<NativeRegion>, steps: usize) -> Native {
+        let mut at = vec![0; if regions.is_empty() { 0 } else { steps }];
+        regions.iter().enumerate().for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
+        Native { regions, at }
+    }
+
+    /// Whether a region begins at a step that is worth to become code.
+    pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
+        self.at(pc).is_some_and(|index| self.regions[index].worth)
+    }
+
+    /// Steps in regions that have become code, and in all regions.
+    pub(crate) fn extent(&self) -> [usize; 2] {
+        let steps =
+            |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
+        let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
+        [generated.map(steps).sum(), self.regions.iter().map(steps).sum()]
+    }
+
+    pub(crate) fn region(&self, index: usize) -> &NativeRegion {
+        &self.regions[index]
+    }
+
+    /// The region that begins at a step.
+    #[inline(always)]
+    pub(crate) fn at(&self, pc: u32) -> Option<usize> {
+        match self.at.get(pc as usize) {
+            None | Some(0) => None,
+            Some(&index) => Some(index as usize - 1),
+        }
+    }
+}
+
+/// A block of a region, as the interpreter counts it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) start: u32,
+    pub(crate) steps: u64,
+    /// Steps without a guard.
+    pub(crate) unguarded: u64,
+    /// Whether it ends with a jump without a guard.
+    pub(crate) jumps: bool,
+    /// The number of the loop that threads leave one by one, if it is one.
+    pub(crate) lane_loop: Option<usize>,
+}
+
+/// A region of a function.
+pub(crate) struct NativeRegion {
+    pub(crate) start: u32,
+    pub(crate) region: Region,
+    pub(crate) blocks: Vec<Counted>,
+    /// The step at which each exit goes on.
+    pub(crate) exits: Vec<u32>,
+    /// The step of each access.
+    pub(crate) sites: Vec<u32>,
+    /// Registers that have to be the same in all threads.
+    pub(crate) uniform: Vec<(Class, Reg)>,
+    /// Whether it reads something of a deferred prologue beside the index.
+    pub(crate) reads_prologue: bool,
+    /// Whether machine code saves more than it costs to enter it.
+    worth: bool,
+    entered: AtomicU32,
+    code: OnceLock<Option<Code>>,
+}
+
+impl NativeRegion {
+    pub(crate) fn new(
+        start: u32,
+        region: Region,
+        blocks: Vec<Counted>,
+        exits: Vec<u32>,
+        sites: Vec<u32>,
+        uniform: Vec<(Class, Reg)>,
+        reads_prologue: bool,
+    ) -> NativeRegion {
+        let (entered, code) = (AtomicU32::new(0), OnceLock::new());
+        let worth = is_worth_it(&region);
+        NativeRegion { worth, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+    }
+
+    /// Whether there is code, or it is worth to be made now.
+    pub(crate) fn is_ready(&self, engine: Engine) -> bool {
+        self.code(engine).is_some()
+    }
+
+    /// The code, if it is there or worth to be made.
+    fn code(&self, engine: Engine) -> Option<&Code> {
+        if let Some(code) = self.code.get() {
+            return code.as_ref();
+        }
+        let auto = engine != Engine::Compiled;
+        let often = !auto || self.worth && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
+        often.then(|| self.code.get_or_init(|| Code::generate(&self.region).ok()).as_ref())?
+    }
+}
+
+/// Whether machine code saves more than it costs to enter it and to check its accesses, which the
+/// interpreter does once for all warps of a batch. The weights are from measurements.
+fn is_worth_it(region: &Region) -> bool {
+    let Region { blocks, .. } = region;
+    let has_loop = blocks.iter().enumerate().any(|(at, block)| {
+        block.end.targets().iter().any(|to| matches!(to, Target::Block(to) if *to as usize <= at))
+    });
+    let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
+    let (mut saved, mut addresses) = (0, BTreeSet::new());
+    for operation in operations {
+        saved += match operation {
+            Operation::Compute { .. } => 4,
+            Operation::Access(access) => {
+                addresses.insert((access.address.register(), access.key));
+                3
+            }
+        };
+    }
+    has_loop || saved > 28 + 9 * addresses.len()
+}
+
+impl Clone for NativeRegion {
+    fn clone(&self) -> Self {
+        NativeRegion::new(
+            self.start,
+            self.region.clone(),
+            self.blocks.clone(),
+            self.exits.clone(),
+            self.sites.clone(),
+            self.uniform.clone(),
+            self.reads_prologue,
+        )
+    }
+}
+
+impl fmt::Debug for NativeRegion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generated = self.code.get().is_some();
+        out.debug_struct("NativeRegion").field("start", &self.start).field("generated", &generated).finish()
+    }
+}

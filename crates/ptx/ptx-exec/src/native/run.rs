@@ -1,0 +1,355 @@
+//! Enters regions, performs the accesses that their code leaves to others, and counts.
+
+use std::ffi::c_void;
+
+use ptx_compile::{Bases, Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, WARPS, Window};
+
+use super::NativeRegion;
+use crate::code::Op;
+use crate::device::Region as Allocation;
+use crate::launch::Launch;
+use crate::memory::spaces::{Regular, Spaces};
+use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
+use crate::registers::lanes::{Lanes, WARP};
+use crate::registers::pattern::PARTS;
+use crate::warp::{Counts, Surroundings};
+
+/// Lanes of a strip.
+const STRIP: usize = WARP / STRIPS;
+
+/// Where warps have left a region.
+pub(crate) enum Left {
+    /// All at this step.
+    At(u32),
+    /// One of them, of which strips have been stopped: see [`Stopped`](Outcome::Stopped).
+    Stopped {
+        warp: usize,
+        /// The step of warps before it.
+        before: u32,
+        /// The lanes that go on at a step, and whether others are to go first.
+        paths: Vec<(u32, u32, bool)>,
+    },
+}
+
+/// What the helper finds.
+struct Caller<'a, 'm> {
+    launch: &'a Launch<'a>,
+    spaces: &'a mut Spaces<'m>,
+    region: &'a NativeRegion,
+    code: &'a Code,
+    /// The first warp, in which the same in all warps is found.
+    lanes: Lanes,
+    windows: *mut Window,
+}
+
+/// Executes the region `index` of the kernel for warps that are at its start. `None` if they cannot
+/// enter: nothing has been done then.
+///
+/// # Safety
+///
+/// The lanes are frames of the kernel, and nothing of them is deferred but the index of a prologue;
+/// the windows of `around` are the block's own memory.
+pub(crate) unsafe fn enter(
+    region_index: usize,
+    region: &NativeRegion,
+    warps: &[Lanes],
+    around: &mut Surroundings,
+) -> Option<Left> {
+    let code = region.code(around.launch.engine)?;
+    let whole = warps.len() <= WARPS && warps.iter().all(|lanes| lanes.mask == u32::MAX);
+    // SAFETY: the caller's promise.
+    if !whole || !unsafe { is_uniform(region, warps) } {
+        return None;
+    }
+    let mut frames = [Frame {
+        words: std::ptr::null_mut(),
+        longs: std::ptr::null_mut(),
+        predicates: std::ptr::null_mut(),
+    }; WARPS];
+    for (frame, lanes) in frames.iter_mut().zip(warps) {
+        *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
+    }
+    let mut kept = around.spaces.take_kept(region_index, code, warps.len());
+    // SAFETY: the caller's promise.
+    unsafe { find_bases(region, code, warps, around, &mut kept.bases) };
+    let Kept { windows, bases, counters, laps } = &mut kept;
+    let mut caller = Caller {
+        launch: around.launch,
+        spaces: &mut *around.spaces,
+        region,
+        code,
+        lanes: *warps.first()?,
+        windows: windows.as_mut_ptr(),
+    };
+    let user = (&raw mut caller).cast();
+    // SAFETY: code is only made where the CPU has its instructions; the frames have the registers
+    // that their code names; windows are what the memory's owner and the block allow.
+    let outcome = unsafe { code.run(&frames[..warps.len()], windows, bases, counters, laps, help, user) };
+    count(region, counters, around.counts);
+    if code.laps() > 0 {
+        laps.chunks(code.laps()).for_each(|laps| count_lane_loops(region, laps, around.counts));
+    }
+    around.spaces.native[region_index] = kept;
+    Some(match outcome {
+        Outcome::Left(exit) => Left::At(region.exits[exit as usize]),
+        Outcome::Stopped { warp, exit, stops } => stopped(region, warp, exit, &stops),
+    })
+}
+
+/// Finds the addresses that are known on entering, for all strips. The index of a deferred prologue
+/// is put into its register only if somebody has to read it there.
+///
+/// # Safety
+/// As for [`enter`].
+unsafe fn find_bases(
+    region: &NativeRegion,
+    code: &Code,
+    warps: &[Lanes],
+    around: &mut Surroundings,
+    bases: &mut Vec<Bases>,
+) {
+    let steps = &around.launch.code(around.launch.kernel_function).steps;
+    bases.resize(code.early().len(), [0; WARPS * STRIPS]);
+    let mut known = true;
+    for (early, bases) in code.early().iter().zip(bases) {
+        let group = &code.groups()[early.group];
+        let Op::Access { args, .. } = &steps[region.sites[early.access] as usize].op else { continue };
+        let offsets = (group.least, group.most);
+        // SAFETY: the frames have the registers of the address.
+        let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
+        let Some(Regular { first, between, step: 4 }) = regular else {
+            known = false;
+            *bases = [0; WARPS * STRIPS];
+            continue;
+        };
+        let mut moved = 0u64;
+        for strips in bases.as_chunks_mut::<STRIPS>().0 {
+            *strips = first.map(|first| first.wrapping_add(moved));
+            moved = moved.wrapping_add(between);
+        }
+    }
+    let index = around.spaces.found.as_ref().map(|found| found.index);
+    if index.is_some_and(|index| !known || code.reads_word(index.0)) {
+        // SAFETY: the caller's promise.
+        unsafe { around.write_index(warps) };
+    }
+}
+
+/// Whether the registers on which branches depend are the same everywhere.
+///
+/// # Safety
+/// The lanes are frames of the kernel.
+unsafe fn is_uniform(region: &NativeRegion, warps: &[Lanes]) -> bool {
+    region.uniform.iter().all(|&(class, reg)| {
+        // SAFETY: the frame has the register, of this class.
+        unsafe {
+            match class {
+                Class::Word => {
+                    let first = warps[0].source::<u32>(reg)[0];
+                    warps.iter().all(|lanes| lanes.source::<u32>(reg).iter().all(|&value| value == first))
+                }
+                Class::Long => {
+                    let first = warps[0].source::<u64>(reg)[0];
+                    warps.iter().all(|lanes| lanes.source::<u64>(reg).iter().all(|&value| value == first))
+                }
+                Class::Predicate => {
+                    let first = warps[0].predicate(reg);
+                    matches!(first, 0 | u32::MAX) && warps.iter().all(|lanes| lanes.predicate(reg) == first)
+                }
+            }
+        }
+    })
+}
+
+/// Adds what the code counted, in strips, to what the interpreter counts, in warps.
+fn count(region: &NativeRegion, counters: &[u64], counts: &mut Counts) {
+    let (strips, blocks) = (STRIPS as u64, region.blocks.len());
+    for (index, block) in region.blocks.iter().enumerate().filter(|(_, block)| block.lane_loop.is_none()) {
+        let (executed, taken) = (counters[index], counters[blocks + index]);
+        counts.warp_instructions += executed * block.steps / strips;
+        counts.thread_instructions += (executed * block.unguarded + taken) * STRIP as u64;
+        counts.branches += (taken + if block.jumps { executed } else { 0 }) / strips;
+    }
+    counts.thread_instructions += counters[2 * blocks];
+}
+
+/// Adds what a warp did in loops that its threads left one by one: it goes on until the last of them
+/// leaves, and branches differently whenever some leave and others stay.
+fn count_lane_loops(region: &NativeRegion, laps: &[[u32; STRIP]], counts: &mut Counts) {
+    let loops = laps.len() / STRIPS;
+    for (block, index) in region.blocks.iter().filter_map(|block| Some((block, block.lane_loop?))) {
+        let of_threads = laps.iter().skip(index).step_by(loops).flatten().copied();
+        let (mut most, mut sum, mut last) = (0, 0, [0u32; WARP]);
+        for (thread, laps) in of_threads.enumerate() {
+            (most, sum, last[thread]) = (most.max(u64::from(laps)), sum + u64::from(laps), laps);
+        }
+        if most == 0 {
+            continue;
+        }
+        last.sort_unstable();
+        let different = last.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+        counts.warp_instructions += most * block.steps;
+        // The jump is the step with a guard: who leaves does not execute it.
+        counts.thread_instructions += sum * block.steps - WARP as u64;
+        counts.branches += most - 1;
+        counts.divergent_branches += different;
+    }
+}
+
+/// The paths of a warp of which strips were stopped. Those that stopped first go first: they are at
+/// the access that the interpreter would have come to first.
+#[cold]
+fn stopped(region: &NativeRegion, warp: usize, exit: u32, stops: &[Stop; STRIPS]) -> Left {
+    let place = |stop: &Stop| match stop.site & LOOP {
+        0 => region.sites[stop.site as usize],
+        _ => region.blocks[(stop.site & !LOOP) as usize].start,
+    };
+    let after = region.exits[exit as usize];
+    let key = |stop: &Stop| (stop.time(), place(stop));
+    let first = stops.iter().filter(|stop| stop.stopped != 0).map(key).min();
+    let mut paths: Vec<(u32, u32, bool)> = Vec::new();
+    for (strip, stop) in stops.iter().enumerate() {
+        let mask = 0xff << (strip * STRIP);
+        let (at, waits) = match stop.stopped {
+            0 => (after, true),
+            _ => (place(stop), Some(key(stop)) != first),
+        };
+        // Later strips at the same place may be in another round of a loop: they stay apart.
+        match paths.iter_mut().find(|(_, other, late)| !waits && !*late && *other == at) {
+            Some((lanes, ..)) => *lanes |= mask,
+            None => paths.push((mask, at, waits)),
+        }
+    }
+    Left::Stopped { warp, before: after, paths }
+}
+
+/// Performs an access that the code cannot check.
+///
+/// # Safety
+/// The context is the one of code that [`enter`] runs.
+unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u32 {
+    // SAFETY: the code passes the context, and nobody else uses it or the caller meanwhile.
+    let (context, caller) = unsafe {
+        let context = &mut *context;
+        let caller: *mut c_void = context.user;
+        (context, &mut *caller.cast::<Caller>())
+    };
+    if site & LOOP != 0 {
+        return caller.launch.cancelled().into();
+    }
+    // SAFETY: as above.
+    u32::from(unsafe { caller.access(context, site as usize, mask) }.is_none())
+}
+
+impl Caller<'_, '_> {
+    /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
+    /// been done.
+    ///
+    /// # Safety
+    /// The context is that of the code, which has put address and words there.
+    unsafe fn access(&mut self, context: &mut Context, site: usize, mask: u32) -> Option<()> {
+        let code = self.launch.code(self.launch.kernel_function);
+        let Op::Access { args, .. } = &code.steps[self.region.sites[site] as usize].op else { return None };
+        let group = self.code.groups()[self.code.group_of()[site]];
+        let store = args.kind == AccessKind::Store;
+        // SAFETY: the frame has the registers of the address.
+        let (addresses, bias) = unsafe { self.addresses(args, context) };
+        let lanes = || (0..STRIP).filter(move |lane| mask >> lane & 1 != 0);
+        for lane in lanes() {
+            self.spaces.allows(args.space, addresses[lane], group.bytes, store).then_some(())?;
+        }
+        let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
+        for lane in lanes() {
+            for element in 0..elements {
+                let at = (addresses[lane] + 4 * element as u64) as *mut u32;
+                let word = &mut context.data[element][lane];
+                // SAFETY: the access has been allowed, aligned to its size.
+                unsafe {
+                    match store {
+                        true => at.write(*word),
+                        false => *word = at.read(),
+                    }
+                }
+            }
+        }
+        if let Some(lane) = lanes().next() {
+            self.widen(args, addresses[lane], bias, &group, site);
+        }
+        Some(())
+    }
+
+    /// The host addresses of the lanes, and what makes a host address of the register.
+    ///
+    /// # Safety
+    /// The frame has the registers of the address.
+    unsafe fn addresses(&self, args: &AccessArgs, context: &Context) -> ([u64; STRIP], u64) {
+        let origin = self.spaces.start_of(args.space);
+        let words = |lane: usize| (context.address[lane / 2] >> (32 * (lane % 2))) as u32;
+        let offset = args.offset as u64;
+        match &args.indexed {
+            Some(Indexed { base, index: _, signed, shift }) => {
+                // SAFETY: the caller's promise; the base is the same everywhere.
+                let base = origin.wrapping_add(unsafe { self.lanes.source::<u64>(*base)[0] });
+                let extend = |word: u32| if *signed { word as i32 as u64 } else { u64::from(word) };
+                let of = |lane| base.wrapping_add(extend(words(lane)) << shift).wrapping_add(offset);
+                (std::array::from_fn(of), base)
+            }
+            None if args.narrow => {
+                let of = |lane| origin.wrapping_add(words(lane).wrapping_add(args.offset as u32).into());
+                (std::array::from_fn(of), origin)
+            }
+            None => {
+                let of = |lane: usize| context.address[lane].wrapping_add(origin).wrapping_add(offset);
+                (std::array::from_fn(of), origin)
+            }
+        }
+    }
+
+    /// Allows the group of an access what the access has shown to be allowed.
+    fn widen(&mut self, args: &AccessArgs, address: u64, bias: u64, group: &Group, site: usize) {
+        let found = self.spaces.allocation(args.space, address, group.bytes);
+        let Some(Allocation { start, end, writable }) = found else { return };
+        if group.store && !writable {
+            return;
+        }
+        let index = self.code.group_of()[site];
+        // SAFETY: the code has as many windows as groups, and does not read them now.
+        unsafe { self.windows.add(index).write(Window::new(start, end, bias, group)) };
+    }
+}
+
+/// What the code of a region keeps between its runs.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// What it knows to be allowed.
+    windows: Vec<Window>,
+    /// The addresses that were known on entering.
+    bases: Vec<Bases>,
+    counters: Vec<u64>,
+    laps: Vec<[u32; STRIP]>,
+}
+
+impl Kept {
+    /// Forgets what is allowed.
+    pub(crate) fn forget(&mut self) {
+        self.windows.fill(Window::default());
+    }
+}
+
+impl Spaces<'_> {
+    /// What the code of a region keeps, as its last run has left it, with room for some warps.
+    fn take_kept(&mut self, region: usize, code: &Code, warps: usize) -> Kept {
+        if self.native.len() <= region {
+            self.native.resize_with(region + 1, Kept::default);
+        }
+        let mut kept = std::mem::take(&mut self.native[region]);
+        kept.windows.resize(code.groups().len(), Window::default());
+        kept.counters.clear();
+        kept.counters.resize(code.counters(), 0);
+        kept.laps.clear();
+        kept.laps.resize(warps * code.laps(), [0; STRIP]);
+        kept
+    }
+}
+
+const _: () = assert!(STRIP == 8 && STRIPS == PARTS, "the generator has strips of eight lanes");

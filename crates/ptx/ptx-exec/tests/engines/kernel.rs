@@ -1,0 +1,354 @@
+//! Random kernels of what can become machine code, and of some that cannot.
+
+use std::fmt::Write;
+
+use apex_random::Random;
+
+/// Words of the array that kernels read and write.
+pub const ELEMENTS: u32 = 4096;
+
+/// Words that each thread writes at its end.
+pub const RESULTS: u32 = 20;
+
+/// A kernel that is being written.
+pub struct Kernel {
+    random: Random,
+    body: String,
+    labels: u32,
+    loops: u32,
+    threads: u32,
+}
+
+impl Kernel {
+    /// The kernel of a seed, and the threads of its blocks.
+    pub fn write(seed: u64) -> (String, u32) {
+        let mut random = Random::new(seed);
+        let threads = random.choose(&[32, 64, 96, 128, 256, 40]);
+        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, threads };
+        let parts = 4 + kernel.random.below(10);
+        (0..parts).for_each(|_| kernel.part());
+        let mut results = String::new();
+        for index in 0..8 {
+            writeln!(results, "st.global.f32 [%rd2+{}], %f{index};", 4 * index).unwrap();
+            writeln!(results, "st.global.u32 [%rd2+{}], %r{index};", 32 + 4 * index).unwrap();
+        }
+        for index in 0..2 {
+            writeln!(results, "st.global.u64 [%rd2+{}], %rl{index};", 64 + 8 * index).unwrap();
+        }
+        let source = format!(
+            ".version 7.0\n.target sm_80\n.address_size 64\n
+             .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
+                 .reg .pred %p<8>; .reg .b32 %r<10>; .reg .b32 %t<10>; .reg .b32 %n<8>; .reg .f32 %f<10>;
+                 .reg .b64 %rd<12>; .reg .b64 %rl<6>;
+                 .shared .align 16 .b8 memory[{shared}];
+                 ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %t9, [n];
+                 mov.u32 %t1, %tid.x; mov.u32 %t2, %ctaid.x; mov.u32 %t3, %ntid.x;
+                 mad.lo.u32 %t0, %t2, %t3, %t1;
+                 mul.wide.u32 %rd3, %t0, {stride}; add.s64 %rd2, %rd2, %rd3;
+                 mul.wide.u32 %rd3, %t0, 4; add.s64 %rd4, %rd1, %rd3;
+                 mov.u32 %t6, memory; mad.lo.u32 %t6, %t1, 4, %t6;
+                 ld.global.u32 %r0, [%rd4]; ld.global.u32 %r1, [%rd4+1024]; ld.global.u32 %r2, [%rd4+2048];
+                 mov.u32 %r3, %t1; mov.u32 %r4, %t2; mov.u32 %r5, 7; mov.u32 %r6, %laneid; mov.u32 %r7, %t9;
+                 ld.global.f32 %f0, [%rd4+512]; ld.global.f32 %f1, [%rd4+1536]; ld.global.f32 %f2, [%rd4+2560];
+                 mov.f32 %f3, 0f3F800000; mov.f32 %f4, 0f40490FDB; mov.f32 %f5, %f0; mov.f32 %f6, %f1;
+                 cvt.rn.f32.s32 %f7, %r3;
+                 cvt.u64.u32 %rl0, %r0; cvt.s64.s32 %rl1, %r1; mov.u64 %rl2, 12345678901; mov.u64 %rl3, %rd3;
+                 setp.lt.u32 %p0, %t1, 20; setp.gt.f32 %p1, %f0, %f1; setp.ne.s32 %p2, %r0, %r1;
+                 setp.eq.u32 %p3, %r6, 3;
+                 st.shared.u32 [%t6], %r0;
+                 {body}
+                 {results}
+                 ret;
+             }}",
+            shared = 4 * 1024,
+            stride = 4 * RESULTS,
+            body = kernel.body,
+        );
+        (source, threads)
+    }
+
+    fn add(&mut self, line: std::fmt::Arguments) {
+        self.body.write_fmt(line).unwrap();
+        self.body.push('\n');
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random.below(end)
+    }
+
+    /// A guard, sometimes.
+    fn guard(&mut self) -> String {
+        match self.below(8) {
+            0 => format!("@%p{} ", self.below(4)),
+            1 => format!("@!%p{} ", self.below(4)),
+            _ => String::new(),
+        }
+    }
+
+    fn part(&mut self) {
+        match self.below(15) {
+            0..=5 => {
+                let count = 1 + self.below(8);
+                (0..count).for_each(|_| self.compute());
+            }
+            6 | 7 => self.access(),
+            8 => self.shared(),
+            9 | 10 => self.repeat(),
+            11 => self.branch(),
+            12 | 13 => self.leave_one_by_one(),
+            _ => self.bar(),
+        }
+    }
+
+    fn compute(&mut self) {
+        let guard = self.guard();
+        let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
+        match self.below(16) {
+            0..=3 => {
+                let op = self.random.choose(&["add", "sub", "mul", "min", "max", "div.rn"]);
+                self.add(format_args!("{guard}{op}.f32 %f{d}, %f{a}, %f{b};"));
+            }
+            4 | 5 => self.add(format_args!("{guard}fma.rn.f32 %f{d}, %f{a}, %f{b}, %f{c};")),
+            6 => {
+                let op = self.random.choose(&["neg", "abs", "sqrt.rn", "rcp.rn", "mov"]);
+                self.add(format_args!("{guard}{op}.f32 %f{d}, %f{a};"));
+            }
+            7 => {
+                let relation = self.random.choose(&[
+                    "eq", "ne", "lt", "le", "gt", "ge", "num", "nan", "equ", "neu", "ltu", "leu", "gtu",
+                    "geu",
+                ]);
+                let d = d % 4;
+                self.add(format_args!("{guard}setp.{relation}.f32 %p{d}, %f{a}, %f{b};"));
+            }
+            8 => {
+                let relation = self.random.choose(&["eq", "ne", "lt", "le", "gt", "ge"]);
+                let ty = self.random.choose(&["s32", "u32"]);
+                let d = d % 4;
+                self.add(format_args!("{guard}setp.{relation}.{ty} %p{d}, %r{a}, %r{b};"));
+            }
+            9 => {
+                let relation = self.random.choose(&["eq", "ne", "lt", "le", "gt", "ge"]);
+                let ty = self.random.choose(&["s64", "u64"]);
+                let [d, a, b] = [d, a, b].map(|index| index % 4);
+                self.add(format_args!("{guard}setp.{relation}.{ty} %p{d}, %rl{a}, %rl{b};"));
+            }
+            10 | 11 => {
+                let op = self.random.choose(&[
+                    "add.s32",
+                    "sub.s32",
+                    "mul.lo.s32",
+                    "and.b32",
+                    "or.b32",
+                    "xor.b32",
+                    "shl.b32",
+                    "shr.u32",
+                    "shr.s32",
+                    "min.s32",
+                    "min.u32",
+                    "max.s32",
+                    "max.u32",
+                ]);
+                self.add(format_args!("{guard}{op} %r{d}, %r{a}, %r{b};"));
+            }
+            12 => match self.below(4) {
+                0 => self.add(format_args!("{guard}mad.lo.s32 %r{d}, %r{a}, %r{b}, %r{c};")),
+                1 => self.add(format_args!("{guard}selp.b32 %r{d}, %r{a}, %r{b}, %p{};", c % 4)),
+                2 => self.add(format_args!("{guard}selp.f32 %f{d}, %f{a}, %f{b}, %p{};", c % 4)),
+                _ => self.add(format_args!("{guard}cvt.rn.f32.s32 %f{d}, %r{a};")),
+            },
+            13 | 14 => self.long(&guard, [d, a, b, c]),
+            _ => match self.below(5) {
+                0 => self.add(format_args!("{guard}mov.b32 %r{d}, %f{a};")),
+                1 => self.add(format_args!("{guard}mov.b32 %f{d}, %r{a};")),
+                2 => self.add(format_args!("{guard}neg.s32 %r{d}, %r{a};")),
+                3 => self.add(format_args!("{guard}not.b32 %r{d}, %r{a};")),
+                _ => {
+                    let op = self.random.choose(&["and", "or", "xor"]);
+                    let [d, a, b] = [d, a, b].map(|index| index % 4);
+                    self.add(format_args!("{guard}{op}.pred %p{d}, %p{a}, %p{b};"));
+                }
+            },
+        }
+    }
+
+    fn long(&mut self, guard: &str, [d, a, b, c]: [u64; 4]) {
+        let [ld, la, lb] = [d, a, b].map(|index| index % 4);
+        match self.below(6) {
+            0 | 1 => {
+                let op = self.random.choose(&["add.s64", "sub.s64", "and.b64", "or.b64", "xor.b64"]);
+                self.add(format_args!("{guard}{op} %rl{ld}, %rl{la}, %rl{lb};"));
+            }
+            2 => {
+                let op = self.random.choose(&["shl.b64", "shr.u64"]);
+                self.add(format_args!("{guard}{op} %rl{ld}, %rl{la}, %r{c};"));
+            }
+            3 => {
+                let ty = self.random.choose(&["s32", "u32"]);
+                self.add(format_args!("{guard}mad.wide.{ty} %rl{ld}, %r{a}, %r{b}, %rl{lb};"));
+            }
+            4 => self.add(format_args!("{guard}selp.b64 %rl{ld}, %rl{la}, %rl{lb}, %p{};", c % 4)),
+            _ => self.add(format_args!("{guard}cvt.u32.u64 %r{d}, %rl{la};")),
+        }
+    }
+
+    /// An access to global memory; seldom to an address beyond it.
+    fn access(&mut self) {
+        let guard = self.guard();
+        let [d, a] = [8, 8].map(|end| self.below(end));
+        let offset = 4 * self.below(64);
+        match self.below(9) {
+            // Anywhere in the array.
+            0 | 1 => {
+                let element = self.random.choose(&[
+                    "and.b32 %n0, %r{a}, 2047;",
+                    "mov.u32 %n0, %t1;",
+                    "mov.u32 %n0, %t2;",
+                ]);
+                let element = element.replace("{a}", &a.to_string());
+                self.add(format_args!("{element} mul.wide.u32 %rd5, %n0, 4; add.s64 %rd6, %rd1, %rd5;"));
+                let ty = self.random.choose(&["u32 %r", "f32 %f"]);
+                self.add(format_args!("{guard}ld.global.{ty}{d}, [%rd6+{offset}];"));
+                if self.below(2) == 0 {
+                    self.add(format_args!("{guard}ld.global.f32 %f{a}, [%rd6+{}];", offset + 16));
+                }
+            }
+            2 => self.add(format_args!("{guard}ld.global.f32 %f{d}, [%rd4+{offset}];")),
+            3 => {
+                let index = 16 * self.below(8);
+                self.add(format_args!("{guard}ld.global.v4.f32 {{%f0, %f1, %f2, %f3}}, [%rd1+{index}];"));
+            }
+            4 => {
+                self.add(format_args!(
+                    "and.b32 %n1, %r{a}, 255; mul.wide.u32 %rd7, %n1, 8; add.s64 %rd7, %rd1, %rd7;"
+                ));
+                self.add(format_args!("{guard}ld.global.v2.f32 {{%f{d}, %f{}}}, [%rd7];", (d + 1) % 8));
+            }
+            // Each thread has words of its own.
+            5 | 6 => {
+                let at = 4 * self.below(RESULTS.into());
+                self.add(format_args!("{guard}st.global.f32 [%rd2+{at}], %f{d};"));
+            }
+            7 => {
+                self.add(format_args!("add.s64 %rd8, %rd2, 0; {guard}st.global.u32 [%rd8], %r{d};"));
+                self.add(format_args!("{guard}ld.global.u32 %r{a}, [%rd8];"));
+            }
+            _ if self.below(4) == 0 => {
+                // Beyond, or misaligned, in some threads.
+                let (bound, far) = (1 + self.below(60), self.random.choose(&["100000000", "2", "-100000"]));
+                self.add(format_args!("setp.gt.s32 %p4, %t1, {bound}; selp.b32 %n2, {far}, 0, %p4;"));
+                self.add(format_args!("mul.wide.s32 %rd9, %n2, 1; add.s64 %rd9, %rd4, %rd9;"));
+                match self.below(2) {
+                    0 => self.add(format_args!("ld.global.f32 %f{d}, [%rd9+{offset}];")),
+                    _ => self.add(format_args!("ld.global.f32 %f{d}, [%rd4]; ld.global.u32 %r{a}, [%rd9];")),
+                }
+            }
+            _ => self.add(format_args!("{guard}ld.global.u32 %r{d}, [%rd4+{offset}];")),
+        }
+    }
+
+    /// Shared memory: each thread writes its own word, and all read any after a barrier.
+    fn shared(&mut self) {
+        let [d, a] = [8, 8].map(|end| self.below(end));
+        let guard = self.guard();
+        self.add(format_args!("{guard}st.shared.u32 [%t6], %r{a};"));
+        self.add(format_args!("bar.sync 0;"));
+        let mask = self.threads.next_power_of_two() / 2 - 1;
+        match self.below(4) {
+            0 => self.add(format_args!("ld.shared.u32 %r{d}, [%t6];")),
+            1 => {
+                let at = 4 * self.below(16);
+                self.add(format_args!("ld.shared.u32 %r{d}, [memory+{at}];"));
+            }
+            2 => {
+                self.add(format_args!(
+                    "and.b32 %n3, %r{a}, {mask}; shl.b32 %n3, %n3, 2; mov.u32 %n4, memory;"
+                ));
+                self.add(format_args!("add.u32 %n3, %n3, %n4; {guard}ld.shared.f32 %f{d}, [%n3];"));
+            }
+            _ => {
+                self.add(format_args!("and.b32 %n3, %t1, 7; shl.b32 %n3, %n3, 4; mov.u32 %n4, memory;"));
+                self.add(format_args!(
+                    "add.u32 %n3, %n3, %n4; ld.shared.f32 %f{d}, [%n3]; ld.shared.f32 %f{a}, [%n3+12];"
+                ));
+            }
+        }
+        self.add(format_args!("bar.sync 0;"));
+    }
+
+    /// A loop whose number of rounds is the same in all threads, or nearly.
+    fn repeat(&mut self) {
+        if self.loops == 2 {
+            return self.compute();
+        }
+        self.labels += 1;
+        self.loops += 1;
+        let (label, counter) = (self.labels, 4 + self.loops);
+        let rounds = match self.below(4) {
+            0 => "5".to_owned(),
+            1 => "%t9".to_owned(),
+            2 => "%t2".to_owned(),
+            _ => format!("{}", self.below(6)),
+        };
+        let first = self.random.choose(&["0", "0", "0", "%t2"]);
+        self.add(format_args!("mov.u32 %n{counter}, {first};"));
+        self.add(format_args!("loop{label}:"));
+        let count = 1 + self.below(4);
+        for _ in 0..count {
+            match self.below(6) {
+                0 => self.access(),
+                1 if self.loops == 1 => self.repeat(),
+                _ => self.compute(),
+            }
+        }
+        let condition = self.random.choose(&["%p5", "%p6"]);
+        self.add(format_args!("add.u32 %n{counter}, %n{counter}, 1;"));
+        self.add(format_args!(
+            "setp.lt.u32 {condition}, %n{counter}, {rounds}; @{condition} bra loop{label};"
+        ));
+        self.loops -= 1;
+    }
+
+    /// A branch that threads may take differently.
+    fn branch(&mut self) {
+        self.labels += 1;
+        let label = self.labels;
+        let condition = match self.below(3) {
+            0 => "setp.gt.u32 %p7, %t2, 1; @%p7".to_owned(),
+            1 => format!("@%p{}", self.below(4)),
+            _ => "setp.gt.u32 %p7, %t1, 63; @!%p7".to_owned(),
+        };
+        self.add(format_args!("{condition} bra over{label};"));
+        let count = 1 + self.below(6);
+        (0..count).for_each(|_| self.compute());
+        self.add(format_args!("over{label}:"));
+    }
+
+    /// A loop that each thread leaves after a number of rounds of its own.
+    fn leave_one_by_one(&mut self) {
+        self.labels += 1;
+        let label = self.labels;
+        let rounds =
+            self.random.choose(&["and.b32 %n7, %r0, 15;", "and.b32 %n7, %t1, 3;", "mov.u32 %n7, %t1;"]);
+        self.add(format_args!("{rounds} mov.u32 %n4, 0;"));
+        self.add(format_args!("leave{label}:"));
+        for _ in 0..1 + self.below(4) {
+            let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
+            match self.below(4) {
+                0 => self.add(format_args!("fma.rn.f32 %f{d}, %f{a}, %f{b}, %f{c};")),
+                1 => self.add(format_args!("add.s32 %r{d}, %r{a}, %r{b};")),
+                2 => self.add(format_args!("sub.f32 %f{d}, %f{a}, %f{b};")),
+                _ => self.add(format_args!("add.s64 %rl{}, %rl{}, %rl{};", d % 4, a % 4, b % 4)),
+            }
+        }
+        self.add(format_args!("add.u32 %n4, %n4, 1; setp.lt.u32 %p7, %n4, %n7;"));
+        match self.below(2) {
+            0 => self.add(format_args!("@%p7 bra leave{label};")),
+            _ => self.add(format_args!("not.pred %p7, %p7; @!%p7 bra leave{label};")),
+        }
+    }
+
+    fn bar(&mut self) {
+        self.add(format_args!("bar.sync 0;"));
+    }
+}

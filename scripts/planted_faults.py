@@ -1,0 +1,178 @@
+"""Plants faults in the generator of machine code, one at a time, and has the tests find them.
+
+    planted_faults.py [--target DIR] [--only WORDS] > docs/results/planted-faults.md
+
+The last commit is copied into a temporary folder, where each fault replaces a piece of the source. The tests of
+`ptx-compile` have to fail then; if they pass, those of `ptx-exec` that compare both engines have to. The output
+is a table with the first test that failed. The script fails if a fault is found by no test, or if the tests fail
+without one.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path("crates/ptx/ptx-compile/src")
+COMMANDS = [
+    ["cargo", "test", "--quiet", "--locked", "-p", "ptx-compile"],
+    ["cargo", "test", "--quiet", "--locked", "-p", "ptx-exec", "--test", "engines"],
+]
+LIMIT_SECONDS = 1800
+
+# What is wrong, where, the right text, the wrong one.
+FAULTS = [
+    (
+        "encoder: a subtraction adds",
+        "assembler.rs",
+        "SUBPS: Vex = vex(0, 1, 0x5c)",
+        "SUBPS: Vex = vex(0, 1, 0x58)",
+    ),
+    (
+        "encoder: the upper eight registers of an operand are the lower ones",
+        "assembler.rs",
+        "self.code.extend([0xc4, (reg >> 3 ^ 1) << 7 | 1 << 6 | (base >> 3 ^ 1) << 5 | vex.map]);",
+        "self.code.extend([0xc4, (reg >> 3 ^ 1) << 7 | 1 << 6 | 1 << 5 | vex.map]);",
+    ),
+    (
+        "allocator: a register is given away while it is still read",
+        "liveness.rs",
+        "let stays = units[other].last >= unit.first;",
+        "let stays = units[other].last > unit.first + 1;",
+    ),
+    (
+        "allocator: two registers that do not fit share a place on the stack",
+        "liveness.rs",
+        "homes.stack += 1;\n                    Home::Stack(homes.stack - 1)",
+        "homes.stack = 1;\n                    Home::Stack(homes.stack - 1)",
+    ),
+    (
+        "allocator: what a loop reads again is not live at its end",
+        "liveness.rs",
+        "changed |= live != found.starts[block];\n                found.starts[block] = live;",
+        "found.starts[block] = live;",
+    ),
+    (
+        "NaNs: none is replaced where bits escape",
+        "nans.rs",
+        "Ok(state == State::Dirty)",
+        "Ok(false && state == State::Dirty)",
+    ),
+    (
+        "arithmetic: the least of -0 and 0 is 0",
+        "generate/compute.rs",
+        "(op::MINPS, op::POR)",
+        "(op::MINPS, op::PAND)",
+    ),
+    (
+        "arithmetic: a negated guard is read as a plain one",
+        "generate/compute.rs",
+        "true => self.asm.blend(A, from, Rm::Ymm(A), B),",
+        "true => self.asm.blend(A, A, Rm::Ymm(from), B),",
+    ),
+    (
+        "groups: an address that has changed is taken for the same",
+        "groups.rs",
+        "open.retain(|(address, ..), _| !written.contains(&address.register()));",
+        "open.retain(|(address, ..), _| written.len() < 9 || !written.contains(&address.register()));",
+    ),
+    (
+        "accesses: the second four scattered words are those of the first four threads",
+        "generate/access.rs",
+        "let half = if lane < 4 { from } else { B };",
+        "let half = if lane < 8 { from } else { B };",
+    ),
+    (
+        "accesses: addresses known on entering stay those of the first strip",
+        "generate.rs",
+        "self.asm.add(R8, size_of::<u64>() as i32);",
+        "self.asm.add(R8, 0);",
+    ),
+    (
+        "accesses: a strip may begin at the last word of an allocation",
+        "context.rs",
+        "consecutive: room(bytes + 28).min(i64::MAX as u64),",
+        "consecutive: room(bytes).min(i64::MAX as u64),",
+    ),
+    (
+        "loops: a thread that has left counts another lap",
+        "generate.rs",
+        "self.asm.vector(op::PSUBD, laps, laps, Rm::Ymm(mask));",
+        "self.asm.vector(op::PADDD, laps, laps, Rm::Ymm(mask));",
+    ),
+]
+
+
+def copied(folder):
+    """The last commit, in a folder."""
+    archive = subprocess.run(["git", "archive", "HEAD"], check=True, capture_output=True)
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+
+
+def failed(command, folder, target):
+    """The first test that fails, or how else the command does; None if it passes."""
+    environment = os.environ | {"CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "0"}
+    try:
+        run = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return "no end"
+    if run.returncode == 0:
+        return None
+    said = run.stdout + run.stderr
+    if "error: could not compile" in said:
+        sys.exit(f"the source does not compile:\n{said[-3000:]}")
+    names = re.findall(r"thread '([\w:]+)'", said)
+    if names:
+        return f"`{names[0]}`"
+    signal = re.search(r"signal: (\d+), (SIG\w+)", said)
+    return signal.group(2) if signal else f"status {run.returncode}"
+
+
+def found(folder, target):
+    """Who finds a fault: the package, and its test."""
+    for command in COMMANDS:
+        who = failed(command, folder, target)
+        if who:
+            return command[command.index("-p") + 1], who
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", help="folder of builds, which another run may use again")
+    parser.add_argument("--only", default="", help="only faults whose description has these words")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        copied(folder)
+        target = Path(arguments.target or folder, "target").resolve()
+        if who := found(folder, target):
+            sys.exit(f"the tests fail without a fault: {who}")
+        rows, missed = [], 0
+        for what, file, right, wrong in FAULTS:
+            if arguments.only not in what:
+                continue
+            path = Path(folder, FOLDER, file)
+            source = path.read_text()
+            if source.count(right) != 1:
+                sys.exit(f"{file} does not have this once: {right}")
+            path.write_text(source.replace(right, wrong))
+            who = found(folder, target)
+            path.write_text(source)
+            missed += who is None
+            rows.append((what, file, *(who or ("-", "no test"))))
+            print(f"{what}: {who}", file=sys.stderr, flush=True)
+    print("# Faults planted in the generator of machine code\n")
+    print("`scripts/planted_faults.py` wrote this page: what was planted, and which test failed first.\n")
+    print("| fault | file | package | found by |\n| --- | --- | --- | --- |")
+    for what, file, package, test in rows:
+        print(f"| {what} | `{file}` | {package} | {test} |")
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
