@@ -19,7 +19,7 @@ use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
-use crate::{import, units};
+use crate::units;
 use anyhow::bail;
 use apex_advice::Advice;
 use apex_catalogue::Notes;
