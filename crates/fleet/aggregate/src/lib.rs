@@ -12,8 +12,8 @@
 //! 1. **Sums are exact.** Times are whole microseconds, rounded once, here; what is added up is
 //!    bounded ([`MOST_US`]), so that 64 bits hold the sum of 65,000 of the largest messages.
 //! 2. **The times of a use add up**: [`Times::held_us`] is what a device was held for, and the
-//!    other times are its parts ([`Times::parts`]). Where processes share a device, each use has its
-//!    own; [`Aggregate::holds`] tells when each device was held.
+//!    other times are its parts ([`Times::parts`]). Where processes share a device, each use has
+//!    its own; [`Aggregate::holds`] tells when each device was held.
 //! 3. **Everything has a bound**, which [`Aggregate::parse`] checks before anybody uses a value:
 //!    bytes, lengths of texts and lists, numbers. Nothing is truncated when it is read; whoever
 //!    writes a message truncates texts ([`shortened`]).

@@ -5,9 +5,10 @@
 //! ([`CONFIRMATION`]), because any server may answer with status 200. A message whose confirmation
 //! was lost is delivered again; the hub knows that it has it.
 //!
-//! A message is for one hub and one tenant: its label ([`label`]) has the address and the token that
-//! its writer was given, as hashes. It never goes to another hub, nor to the same one with another
-//! token. What was written without a token, or without any hub, goes to whoever is named later.
+//! A message is for one hub and one tenant: its label ([`label`]) has the address and the token
+//! that its writer was given, as hashes. It never goes to another hub, nor to the same one with
+//! another token. What was written without a token, or without any hub, goes to whoever is named
+//! later.
 //!
 //! A message that a hub refuses for good (it is malformed, or of another version) leaves the spool
 //! and is counted there. After a failure that may pass, [`deliver`] tries no further message: a hub

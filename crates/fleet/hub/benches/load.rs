@@ -1,10 +1,10 @@
 //! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS] [SECONDS]`.
 //!
 //! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end)
-//! to a hub in this process; then the pages are timed, and again after the tables were filled with a
-//! year of jobs, days and kernels, as SQL: with `ROWS` jobs, or as many as `SECONDS` allow. Messages
-//! of the last 14 days are not simulated. docs/results/hub.md has its output. Processor time is that
-//! of this process, clients included.
+//! to a hub in this process; then the pages are timed, and again after the tables were filled with
+//! a year of jobs, days and kernels, as SQL: with `ROWS` jobs, or as many as `SECONDS` allow.
+//! Messages of the last 14 days are not simulated. docs/results/hub.md has its output. Processor
+//! time is that of this process, clients included.
 
 use apex_aggregate::{
     Aggregate, Device, End, Finding, Job, Kernel, Kernels, Kind, Reading, Step, Times, Use,
@@ -137,8 +137,8 @@ fn time_pages(address: SocketAddr, rows: u64) {
     }
 }
 
-/// Fills the tables with a year that ends now, for so many seconds at most: jobs are copies of those
-/// that are there, in the order of their starts. Returns how many there are.
+/// Fills the tables with a year that ends now, for so many seconds at most: jobs are copies of
+/// those that are there, in the order of their starts. Returns how many there are.
 fn fill(database: &Path, rows: u64, seconds: u64) -> u64 {
     let begun = Instant::now();
     let connection = rusqlite::Connection::open(database).unwrap();

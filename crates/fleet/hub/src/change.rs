@@ -3,11 +3,11 @@
 //! For each point of a series, Wilcoxon's rank sum compares the runs before it with those after it.
 //! Whether there is more than chance says the largest standardised sum, against that of the same
 //! durations in random order ([`ORDERS`] of them, drawn from a fixed seed). Ranks prefer points in
-//! the middle, so where the change is says another estimate: the point that leaves the least squares
-//! of logarithms, of which outliers are clipped ([`CLIP`]). Its 90% interval comes from [`DRAWS`]
-//! series whose deviations are drawn from the series' own. The size of the change is Hodges' and
-//! Lehmann's estimate, the median of all quotients between the two sides, with the 90% interval of
-//! Moses. No distribution is assumed, and one slow run among many changes little.
+//! the middle, so where the change is says another estimate: the point that leaves the least
+//! squares of logarithms, of which outliers are clipped ([`CLIP`]). Its 90% interval comes from
+//! [`DRAWS`] series whose deviations are drawn from the series' own. The size of the change is
+//! Hodges' and Lehmann's estimate, the median of all quotients between the two sides, with the 90%
+//! interval of Moses. No distribution is assumed, and one slow run among many changes little.
 
 use apex_random::Random;
 

@@ -96,7 +96,8 @@ impl Store {
     /// Those of SQLite, and if there is such a file.
     pub fn back_up(&self, to: &std::path::Path) -> Result<(), Error> {
         let shown = || apex_untrusted::shown(to);
-        // For this user alone, as the database is. SQLite writes into an empty file, and into no other.
+        // For this user alone, as the database is. SQLite writes into an empty file, and into no
+        // other.
         apex_untrusted::replace::open_or_create(to).map_err(|error| Error::File(shown(), error))?;
         let path = to.to_str().ok_or_else(|| {
             Error::File(shown(), io::Error::new(io::ErrorKind::InvalidInput, "the name is not UTF-8"))

@@ -15,8 +15,9 @@ pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Recordings whose devices are told, the newest.
 const MOST_RECORDINGS: usize = 1000;
 /// What is told of a GPU: name of the reading, of the metric by OpenTelemetry's conventions for
-/// hardware as Prometheus writes it, and its help. (NVML's utilization of the memory is the share of
-/// time in which it was read or written; `hw.gpu.memory.utilization` is the share of bytes in use.)
+/// hardware as Prometheus writes it, and its help. (NVML's utilization of the memory is the share
+/// of time in which it was read or written; `hw.gpu.memory.utilization` is the share of bytes in
+/// use.)
 const OF_GPUS: [(&str, &str, &str); 2] = [
     (
         "gpu_utilization",

@@ -93,8 +93,8 @@ impl Store {
         Ok(json(&Report::find(self, tenant, days, now_ns())?))
     }
 
-    /// The report of a tenant's last days, as a page that needs no hub; its links lead to the hub at
-    /// an address, if one is given.
+    /// The report of a tenant's last days, as a page that needs no hub; its links lead to the hub
+    /// at an address, if one is given.
     ///
     /// # Errors
     /// Those of the database.

@@ -1,5 +1,5 @@
-//! A message as a file: one line with format, sequence, length and checksum, one with the label, and
-//! the body.
+//! A message as a file: one line with format, sequence, length and checksum, one with the label,
+//! and the body.
 
 /// Begins the first line.
 const FORMAT: &str = "APEX spool 2";

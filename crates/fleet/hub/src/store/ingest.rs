@@ -132,8 +132,8 @@ pub fn ingest(
     Ok((outcome, sequence))
 }
 
-/// Why a message's clock cannot be right by the hub's; `None` if it can. (A run may take months, and
-/// a message may wait for weeks.)
+/// Why a message's clock cannot be right by the hub's; `None` if it can. (A run may take months,
+/// and a message may wait for weeks.)
 fn implausible(of: &Aggregate, now_ns: u64) -> Option<Outcome> {
     let ended_ns = of.ended.map_or(0, |end| end.at_ns);
     let newest = of.started_ns.max(of.as_of_ns).max(ended_ns);
@@ -205,8 +205,8 @@ fn stored(connection: &Connection, tenant: i64, key: &str) -> Result<Option<Stor
     found.query_row(params![tenant, key], read).optional()
 }
 
-/// The row of the aggregate's job, which gets what the aggregate says of it. ([`facts::settle`] sets
-/// what depends on all recordings.)
+/// The row of the aggregate's job, which gets what the aggregate says of it. ([`facts::settle`]
+/// sets what depends on all recordings.)
 fn job_id(connection: &Connection, tenant: i64, aggregate: &Aggregate, now_ns: u64) -> Result<i64> {
     let mut upsert = connection.prepare_cached(
         "INSERT INTO jobs (tenant, name, owner, command, code_version, launcher, devices, series, world,

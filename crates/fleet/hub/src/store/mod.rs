@@ -2,9 +2,9 @@
 //!
 //! Sums stand in tables that never hold a message: of a job, of an owner's day, of a kernel's week.
 //! `recordings` holds the newest message of each recording, so that its part of the sums can be
-//! taken back when a later one replaces it; `facts` has what it says of its job, and `holds` when it
-//! held which device. All numbers that are added up are integers, and the
-//! tables are `STRICT`: a sum that exceeds 64 bits is an error, not a rounded number.
+//! taken back when a later one replaces it; `facts` has what it says of its job, and `holds` when
+//! it held which device. All numbers that are added up are integers, and the tables are `STRICT`: a
+//! sum that exceeds 64 bits is an error, not a rounded number.
 
 mod facts;
 mod holds;

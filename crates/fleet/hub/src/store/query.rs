@@ -247,8 +247,8 @@ impl Store {
         self.read(|connection| jobs(connection, &condition, &[&tenant, &(since_ns as i64), &(most as i64)]))
     }
 
-    /// The newest messages of a tenant's jobs that run, as far as they were heard of since a moment,
-    /// compressed, the newest first; at most `most`.
+    /// The newest messages of a tenant's jobs that run, as far as they were heard of since a
+    /// moment, compressed, the newest first; at most `most`.
     ///
     /// # Errors
     /// Those of SQLite.

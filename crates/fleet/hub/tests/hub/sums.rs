@@ -147,8 +147,8 @@ fn gpus_that_were_given_and_never_used_are_told_by_themselves() {
         of
     };
     let unused = |path: &str, at: &str| hub.json(path).pointer(at).unwrap()["unused_us"].as_u64().unwrap();
-    // Four devices on host0, of which ranks 0 and 2 use two; three on host1, of which rank 1 sees one
-    // and rank 3 two, and they use one together.
+    // Four devices on host0, of which ranks 0 and 2 use two; three on host1, of which rank 1 sees
+    // one and rank 3 two, and they use one together.
     for of in [
         given(held(0, 1, "GPU-1", 0, 100), &["0", "1", "2", "3"]),
         given(held(2, 1, "GPU-2", 50, 200), &["0", "1", "2", "3"]),
