@@ -3,7 +3,7 @@
 
     scripts/import_speed.py FOLDER --example target/release/examples/import_trace [--gigabytes 1] [--kernels 10000000]
 
-It makes a JSON trace of the given size in FOLDER (plain and compressed), with launches, kernels, operators and frames in the
+It makes a JSON trace of the given size in FOLDER (plain and compressed), unless it is there, with launches, kernels, operators and frames in the
 proportions of a real one, and an export of Nsight Systems with the given number of kernels and launches, and imports each
 (`cargo build --release -p apex-import --example import_trace`). With `--hta PYTHON`, an interpreter that has
 HolisticTraceAnalysis (`pip install HolisticTraceAnalysis==0.5.0`), it also makes a smaller JSON trace, which APEX imports and
@@ -40,6 +40,8 @@ KINDS = 200
 
 
 def make_json(path, size):
+    if path.exists():
+        return
     with path.open("w") as out:
         out.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000, "traceEvents": [\n')
         written = number = 0
@@ -51,7 +53,8 @@ def make_json(path, size):
 
 
 def make_sqlite(path, kernels):
-    path.unlink(missing_ok=True)
+    if path.exists():
+        return
     database = sqlite3.connect(path)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; CREATE TABLE StringIds (id INTEGER, value TEXT);"
                            "INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel_v7000');"
