@@ -74,7 +74,7 @@ pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
 fn modules(kernels: &Path) -> anyhow::Result<Modules> {
     let package = root().join("python/apex_cuda");
     let mut modules = Modules::new();
-    for folder in ["", "kernels/"] {
+    for folder in ["", "callbacks/", "kernels/"] {
         let files = std::fs::read_dir(package.join(folder)).with_context(|| package.display().to_string())?;
         for file in files {
             let path = file?.path();

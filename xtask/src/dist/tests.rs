@@ -79,7 +79,8 @@ fn the_wheel_lists_every_file_with_its_checksum() {
     assert_eq!(listed, names, "{record}");
     assert!(record.lines().any(|found| found == line), "{record}");
     let kernels = ["kernels/__init__.py", "kernels/_torch.py", "kernels/libapex_kernels_c.so"];
-    for module in ["__init__.py", "__main__.py", "py.typed"].into_iter().chain(kernels) {
+    let modules = ["__init__.py", "__main__.py", "py.typed", "log.py", "callbacks/keras.py"];
+    for module in modules.into_iter().chain(kernels) {
         assert!(names.contains(&format!("apex_cuda/{module}")), "{names:?}");
     }
     let command = zip.by_name("apex_cuda-1.2.3.data/scripts/apex").unwrap();

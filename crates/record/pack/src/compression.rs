@@ -37,8 +37,11 @@ impl Read for Counted {
     }
 }
 
-/// The tar file in an archive, and the count of bytes that were read of the archive.
-pub(crate) fn opened(path: &Path) -> io::Result<(Box<dyn Read>, Rc<Cell<u64>>)> {
+/// The content of an archive, and how many bytes of the archive were read so far.
+pub(crate) type Opened = (Box<dyn Read>, Rc<Cell<u64>>);
+
+/// Opens the tar file in an archive.
+pub(crate) fn opened(path: &Path) -> io::Result<Opened> {
     let mut head = [0; 6];
     let length = read_up_to(&mut read::open(path, MOST_BYTES)?, &mut head)?;
     let count = Rc::new(Cell::new(0));

@@ -7,12 +7,13 @@ use apex_trace::{JOINED_FILE, is_joined, is_session, member_dir};
 use apex_untrusted::{Folder, printable, shown};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tar::{Archive, Entry, EntryType};
+use tar::{Archive, EntryType};
 
 /// Bytes of a process file that is stored column by column, at most: it is decoded in memory.
 const MOST_IN_COLUMNS: u64 = 256 << 20;
@@ -109,7 +110,7 @@ impl Unpacking<'_> {
 
     fn entry(
         &mut self,
-        entry: Entry<'_, Box<dyn Read>>,
+        entry: tar::Entry<'_, Box<dyn Read>>,
         is_part: &dyn Fn(&OsStr) -> bool,
     ) -> Result<(), Error> {
         let kind = entry.header().entry_type();
@@ -123,7 +124,8 @@ impl Unpacking<'_> {
         }
         let place = Place::of(&path).map_err(|why| self.refused(of(&why)))?;
         let target = self.target(&place);
-        if !(place.name == JOINED_FILE && place.member.is_none()) && !is_part(&target) {
+        let tells_joined = place.name == JOINED_FILE && place.member.is_none();
+        if !(tells_joined || is_part(&target)) {
             self.done.left_out += 1;
             return Ok(());
         }
@@ -159,12 +161,10 @@ impl Unpacking<'_> {
     fn create(&mut self, member: Option<usize>, name: &OsStr) -> Result<File, Error> {
         let dir = member.map(|number| member_dir(self.folder.path(), number));
         let folder = match (member, &dir) {
-            (Some(number), Some(dir)) => {
-                if !self.folders.contains_key(&number) {
-                    self.folders.insert(number, Folder::make(dir).map_err(Error::unwritable(dir))?);
-                }
-                &self.folders[&number]
-            }
+            (Some(number), Some(dir)) => match self.folders.entry(number) {
+                Entry::Occupied(made) => made.into_mut(),
+                Entry::Vacant(place) => place.insert(Folder::make(dir).map_err(Error::unwritable(dir))?),
+            },
             _ => self.folder,
         };
         match folder.create_new(name) {
@@ -176,7 +176,7 @@ impl Unpacking<'_> {
     }
 
     /// Copies a file; returns its bytes.
-    fn copied(&self, mut entry: Entry<'_, Box<dyn Read>>, mut file: File) -> Result<u64, Error> {
+    fn copied(&self, mut entry: tar::Entry<'_, Box<dyn Read>>, mut file: File) -> Result<u64, Error> {
         let (mut piece, mut copied) = (vec![0; PIECE], 0);
         loop {
             let length =
@@ -195,7 +195,7 @@ impl Unpacking<'_> {
     }
 
     /// Decodes a process file; returns its bytes.
-    fn decoded(&self, mut entry: Entry<'_, Box<dyn Read>>, mut file: File) -> Result<u64, Error> {
+    fn decoded(&self, mut entry: tar::Entry<'_, Box<dyn Read>>, mut file: File) -> Result<u64, Error> {
         if entry.size() > MOST_IN_COLUMNS {
             return Err(self.refused(format!("its columns have more than {MOST_IN_COLUMNS} bytes")));
         }
