@@ -110,16 +110,23 @@ def checks():
     for size in (4, 8, 16):
         path = f"data/ecp5/tiles/check-{size}.json"
         steps = load(path)["steps"] if (ROOT / path).exists() else {}
-        for name, found in steps.items():
-            result = found.get("result", {})
-            said = {"model": lambda: f"{result['jobs']} jobs, {result['tiles']} tiles of products",
-                    "lint": lambda: "no warning", "formal": lambda: f"{len(result['proofs'])} proofs",
-                    "fmax": lambda: "; ".join(["two netlists with registers around the tile"]
-                                              + [f"{tile}: {len(runs)} of 5 seeds" for tile, runs in result["runs"].items()]
-                                              + [f"{tile}: {n} multipliers do not fit" for tile, n in result["too_large"].items()])}
-            simulated = lambda: f"{result['plays']} plays, {result['cycles']:,} cycles"
-            rows.append((f"{size} x {size}", name, found["verdict"], said.get(name, simulated)() if result else found["why"].splitlines()[0]))
+        rows += [(f"{size} x {size}", name, found["verdict"], said(name, found)) for name, found in steps.items()]
     table(("size", "step", "verdict", "what ran"), rows)
+
+
+def said(name, found):
+    """What a step found, in a few words."""
+    result = found.get("result")
+    if not result:
+        return found["why"].splitlines()[0]
+    if name == "model":
+        return f"{result['jobs']} jobs, {result['tiles']} tiles of products"
+    if name == "formal":
+        return f"{len(result['proofs'])} proofs"
+    if name == "fmax":
+        placed = [f"{tile}: {len(runs)} of 5 seeds" for tile, runs in result["runs"].items()]
+        return "; ".join(placed + [f"{tile}: {count} multipliers do not fit" for tile, count in result["too_large"].items()])
+    return "no warning" if name == "lint" else f"{result['plays']} plays, {result['cycles']:,} cycles"
 
 
 def faults():
