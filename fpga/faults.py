@@ -48,8 +48,6 @@ FAULTS = (
      "if (is_max[6] && (max_at[6] == 0 || !any || t_6 > largest)) largest <= t_6;", "icarus"),
     ("weights are not rounded", "rtl/softmax_lane.sv",
      "doubled_5[16:1] + 16'(doubled_5[0])", "doubled_5[16:1]", "icarus"),
-    ("rows without a key are not set to 0", "rtl/normalize_lane.sv",
-     "if (is_empty) result <= 0;\n        else if (rounded > 32767)", "if (rounded > 32767)", "icarus"),
     ("results are read before the last sums are written", "rtl/attention_tile.sv",
      "part == RESULTS && are_divided && is_value == 0", "part == RESULTS && are_divided", "icarus"),
     ("result queue is filled without regard to its room", "rtl/attention_tile.sv",

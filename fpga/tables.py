@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / "data/ecp5/tiles"
+# For a tile that has not been placed.
+ASSUMED_MHZ = 100
 
 
 def load(path):
@@ -27,7 +28,19 @@ def step(size, name):
 
 
 def clocks(tile):
-    return [run["mhz"] for run in step(8, "fmax")["runs"][tile]]
+    return [run["mhz"] for run in step(8, "fmax")["runs"].get(tile, [])]
+
+
+def clock(tile):
+    """The median clock in MHz, and how a time made with it is to be called."""
+    found = clocks(tile)
+    return (statistics.median(found), "estimated") if found else (ASSUMED_MHZ, f"at {ASSUMED_MHZ} MHz, assumed")
+
+
+def stage(tile):
+    """How far the runs of place and route came that gave the clock."""
+    stages = {run.get("stage", "routed") for run in step(8, "fmax")["runs"].get(tile, [])}
+    return " and ".join(sorted(stages)) or "not placed"
 
 
 def table(head, rows):
@@ -51,7 +64,7 @@ def peers(**what):
 
 
 def shapes():
-    mhz = statistics.median(clocks("attention"))
+    mhz, called = clock("attention")
     rows = []
     for shape in step(8, "model")["shapes"]:
         length, causal = shape["length"], shape["causal"]
@@ -59,30 +72,31 @@ def shapes():
         rows.append((f"{length:,}", "causal" if causal else "full", f"{shape['cycles']:,}", f"{100 * shape['utilization']:.1f}%",
                      duration(shape["cycles"] / mhz), duration(cpu), duration(gpu["eager"]["median"]),
                      duration(gpu["graph"]["median"]), duration(gpu["transfer"]["median"]), duration(gpu["saturated"]["us"])))
-    table(("length", "mask", "cycles (computed)", "multipliers busy", "tile (estimated)", "CPU core, f32", "H200, one call",
+    table(("length", "mask", "cycles (computed)", "multipliers busy", f"tile ({called})", "CPU core, f32", "H200, one call",
            "H200, graph", "H200, graph and copies", "H200, saturated"), rows)
 
 
 def products():
-    mhz = statistics.median(clocks("matmul"))
+    mhz, called = clock("matmul")
     rows = []
     for size in (64, 256, 1024):
         cycles = (size // 8) ** 2 * size + 8 + 4
         cpu, gpu = peers(kind="product", size=size)
         rows.append((f"{size:,}", f"{cycles:,}", f"{100 * (size // 8) ** 2 * size / cycles:.1f}%", duration(cycles / mhz), duration(cpu),
                      duration(gpu["eager"]["median"]), duration(gpu["graph"]["median"]), duration(gpu["saturated"]["us"])))
-    table(("size", "cycles (computed)", "multipliers busy", "tile (estimated)", "CPU core, INT8", "H200, one call", "H200, graph",
+    table(("size", "cycles (computed)", "multipliers busy", f"tile ({called})", "CPU core, INT8", "H200, one call", "H200, graph",
            "H200, saturated"), rows)
 
 
 def cells():
-    fmax, rows = step(8, "fmax"), []
-    for tile, runs in fmax["runs"].items():
-        mhz, used = clocks(tile), runs[0]["used"]
-        rows.append((tile, used["MULT18X18D"], used.get("DP16KD", 0), f"{used['TRELLIS_COMB']:,}", f"{used['TRELLIS_FF']:,}",
-                     f"{statistics.median(mhz):.1f}", f"{min(mhz):.1f} to {max(mhz):.1f}", len(mhz)))
-    table(("tile", "multipliers (of 156)", "block memories (of 208)", "LUT cells (of 83,640)", "flip-flops (of 83,640)",
-           "Fmax, MHz, median", "range", "seeds"), rows)
+    rows = []
+    for tile, used in step(8, "fmax")["cells"].items():
+        mhz = clocks(tile)
+        shown = (f"{statistics.median(mhz):.1f}", f"{min(mhz):.1f} to {max(mhz):.1f}") if mhz else ("", "")
+        rows.append((tile, used["MULT18X18D"], used.get("DP16KD", 0), f"{used['LUT4']:,}", f"{used['CCU2C']:,}",
+                     f"{used['TRELLIS_FF']:,}", *shown, len(mhz), stage(tile)))
+    table(("tile", "multipliers (of 156)", "block memories (of 208)", "LUT4", "carry cells (two LUTs each)", "flip-flops (of 83,640)",
+           "Fmax, MHz, median", "range", "seeds", "clock known after"), rows)
 
 
 def error():
@@ -93,16 +107,26 @@ def error():
 
 def checks():
     rows = []
-    for size in (8, 16):
-        for name, found in load(f"data/ecp5/tiles/check-{size}.json")["steps"].items():
-            result = found.get("result", {})
-            said = {"model": lambda: f"{result['jobs']} jobs, {result['tiles']} tiles of products",
-                    "lint": lambda: "no warning", "formal": lambda: f"{len(result['proofs'])} proofs",
-                    "fmax": lambda: "; ".join([f"{tile}: {len(runs)} seeds" for tile, runs in result["runs"].items()]
-                                              + [f"{tile}: {n} multipliers do not fit" for tile, n in result["too_large"].items()])}
-            simulated = lambda: f"{result['plays']} plays, {result['cycles']:,} cycles"
-            rows.append((size, name, found["verdict"], said.get(name, simulated)() if result else found.get("why", "")))
+    for size in (4, 8, 16):
+        path = f"data/ecp5/tiles/check-{size}.json"
+        steps = load(path)["steps"] if (ROOT / path).exists() else {}
+        rows += [(f"{size} x {size}", name, found["verdict"], said(name, found)) for name, found in steps.items()]
     table(("size", "step", "verdict", "what ran"), rows)
+
+
+def said(name, found):
+    """What a step found, in a few words."""
+    result = found.get("result")
+    if not result:
+        return found["why"].splitlines()[0]
+    if name == "model":
+        return f"{result['jobs']} jobs, {result['tiles']} tiles of products"
+    if name == "formal":
+        return f"{len(result['proofs'])} proofs"
+    if name == "fmax":
+        placed = [f"{tile}: {len(runs)} of 5 seeds" for tile, runs in result["runs"].items()]
+        return "; ".join(placed + [f"{tile}: {count} multipliers do not fit" for tile, count in result["too_large"].items()])
+    return "no warning" if name == "lint" else f"{result['plays']} plays, {result['cycles']:,} cycles"
 
 
 def faults():

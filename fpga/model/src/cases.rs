@@ -158,8 +158,11 @@ pub fn attention(tile: Tile, random: usize, seed: u64) -> Vec<Case> {
     cases
 }
 
-/// Tiles of products: columns of A and rows of B. The terms vary from 1 to more than the size.
-pub fn products(size: usize, random: usize, seed: u64) -> Vec<[Vec<Vec<i8>>; 2]> {
+/// A tile of a product: columns of A and rows of B.
+pub type Product = [Vec<Vec<i8>>; 2];
+
+/// Tiles of products. The terms vary from 1 to more than the size.
+pub fn products(size: usize, random: usize, seed: u64) -> Vec<Product> {
     let mut random_numbers = Random::named(seed, "products");
     let full = |terms: usize, a: i8, b: i8| [vec![vec![a; size]; terms], vec![vec![b; size]; terms]];
     let mut cases = vec![full(300, -128, -128), full(300, -128, 127), full(1, -128, -128), full(1, 127, 127)];

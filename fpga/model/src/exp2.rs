@@ -55,10 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn no_entry_is_near_a_tie() {
+    fn entries_are_rounded_to_nearest_and_none_is_near_a_tie() {
         for fraction in 0..1024 {
             let exact = (fraction as f64 / 1024.0).exp2() * 32768.0;
             assert!((exact.fract() - 0.5).abs() > 1e-6, "entry {fraction} is {exact}");
+            assert!((f64::from(entry(fraction)) - exact).abs() < 0.5, "entry {fraction}");
         }
     }
 }

@@ -41,6 +41,9 @@ enum Command {
         /// Seed of the random cases
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Leave out jobs of more blocks
+        #[arg(long, value_name = "BLOCKS", default_value_t = usize::MAX, hide_default_value = true)]
+        most_blocks: usize,
     },
     /// Print the cycles of attention of one head, and how busy the multipliers are
     Cycles {
@@ -108,14 +111,25 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Value> {
     match command {
-        Command::Vectors { folder, tile, random, seed } => write_vectors(&folder, tile.tile()?, random, seed),
+        Command::Vectors { folder, tile, random, seed, most_blocks } => {
+            let tile = tile.tile()?;
+            let mut jobs = cases::attention(tile, random, seed);
+            jobs.retain(|case| case.job.blocks.len() <= most_blocks);
+            anyhow::ensure!(!jobs.is_empty(), "no job has so few blocks");
+            write_vectors(&folder, tile, &jobs, &cases::products(tile.size, random, seed))
+        }
         Command::Cycles { length, tile, causal } => shape(length, tile.tile()?, causal),
         Command::Error { tile, recorded } => error(tile.tile()?, recorded.as_deref()),
         Command::Cpu { samples } => Ok(cpu_times(samples)),
     }
 }
 
-fn write_vectors(folder: &Path, tile: Tile, random: usize, seed: u64) -> anyhow::Result<Value> {
+fn write_vectors(
+    folder: &Path,
+    tile: Tile,
+    jobs: &[cases::Case],
+    tiles: &[cases::Product],
+) -> anyhow::Result<Value> {
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -123,13 +137,11 @@ fn write_vectors(folder: &Path, tile: Tile, random: usize, seed: u64) -> anyhow:
         anyhow::Ok(text.lines().count())
     };
     write("exp2.hex", &vectors::table())?;
-    let jobs = cases::attention(tile, random, seed);
-    let attention = vectors::attention(tile, &jobs);
-    let tiles = cases::products(tile.size, random, seed);
-    let products = vectors::products(tile.size, &tiles);
+    let attention = vectors::attention(tile, jobs);
+    let products = vectors::products(tile.size, tiles);
     let terms: Vec<usize> = tiles.iter().map(|[a, _]| a.len()).collect();
     let timed: Vec<_> = jobs.iter().map(|case| cycles::attention(tile, case.job.blocks.len())).collect();
-    let (last, before) = timed.split_last().expect("there are extreme cases");
+    let (last, before) = timed.split_last().expect("the caller has jobs");
     Ok(json!({
         "attention": {
             "beats": write("attention.beats.hex", &attention.beats)?,

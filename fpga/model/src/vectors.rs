@@ -2,7 +2,7 @@
 
 use crate::Tile;
 use crate::attention::{Block, Job};
-use crate::cases::Case;
+use crate::cases::{Case, Product};
 use crate::exp2::Table;
 use crate::product;
 
@@ -106,7 +106,7 @@ fn beat(job: &Job, is_first: bool, is_last: bool, mask: &[u8], column: &[i8]) ->
 }
 
 /// The beats of tiles of products, and their rows.
-pub fn products(size: usize, cases: &[[Vec<Vec<i8>>; 2]]) -> Vectors {
+pub fn products(size: usize, cases: &[Product]) -> Vectors {
     let mut vectors = Vectors { beats: String::new(), expected: String::new() };
     for [a, b] in cases {
         for (term, (left, right)) in a.iter().zip(b).enumerate() {
