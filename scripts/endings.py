@@ -152,8 +152,8 @@ def main():
             if failure:
                 wrong.append(failure)
                 print(failure, flush=True)
-    result = {"date": datetime.date.today().isoformat(), "rounds": a.rounds, "sessions read": f"one in {a.read_every}", "jobs": a.jobs, "seconds": round(time.monotonic() - began),
-              "load": [round(load, 1) for load in os.getloadavg()], "by kind": dict(sorted(kinds.items())), "wrong": wrong}
+    result = {"date": datetime.date.today().isoformat(), "rounds": a.rounds, "sessions read": f"one in {a.read_every}", "jobs": a.jobs,
+              "seconds": round(time.monotonic() - began), "load": [round(load, 1) for load in os.getloadavg()], "by kind": dict(sorted(kinds.items())), "wrong": wrong}
     print(json.dumps(result))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n")
