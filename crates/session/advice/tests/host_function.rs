@@ -391,7 +391,8 @@ fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     assert!((evidence(&known, "idle in `json.dumps`").value - 0.5).abs() < 1e-9);
     let saving = known.saving.of_job.expect("a share");
     let (low, high) = saving.interval().expect("an interval");
-    assert!((saving.value - 0.4).abs() < 1e-9 && low < 0.2 && (0.5..0.6).contains(&high), "{saving:?}");
+    // At most also the idle time elsewhere: a host that is not held up runs ahead.
+    assert!((saving.value - 0.4).abs() < 1e-9 && low < 0.2 && (0.6..0.7).contains(&high), "{saving:?}");
     assert_eq!(assert_finds_in(RULE, one).within.as_deref(), Some(KNOWN_HOST_WORK));
     // A worker that keeps the host waiting counts too.
     let worker = sampled(&[(NEXT, 600, HostState::WaitsForData, Some((Other::Worker, DUMPS)))]);
