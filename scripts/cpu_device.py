@@ -126,7 +126,7 @@ def ratios(data):
 
 
 def engines(data):
-    """Both engines beside plain Rust on one thread: medians of processor time, and the quartiles."""
+    """The choice by default and the interpreter beside plain Rust on one thread: medians of processor time, quartiles."""
     rows = []
     for workload in data["workloads"]:
         row, medians = [workload["name"]], []
@@ -137,8 +137,8 @@ def engines(data):
             medians.append(middle)
         own, interpreted, rust = medians
         rows.append([*row, short(interpreted / own), short(own / rust)])
-    head = ["workload", "machine code, ms", "interpreted, ms", "Rust with AVX2 and FMA, ms"]
-    table([*head, "interpreted, of machine code", "machine code, of Rust"], rows)
+    head = ["workload", "`auto`, ms", "`interpreted`, ms", "Rust with AVX2 and FMA, ms"]
+    table([*head, "`interpreted` / `auto`", "`auto` / Rust"], rows)
 
 
 def conditions(data):
