@@ -19,7 +19,7 @@ use apex_model::{Cache, Model, Precision};
 use ptx_estimate::Work;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Configurations whose forecasts are remembered, for each model.
 const REMEMBERED: usize = 4096;
@@ -222,14 +222,19 @@ impl Ready {
     }
 }
 
-/// Models made ready. They do not change: to replace them, swap an [`Arc`] of them
+/// A model that is made ready when it is asked first. Unpacking one takes longer than to read a
+/// small session, and a session of another device than those of the models asks none.
+type Lazy = LazyLock<Ready, Box<dyn FnOnce() -> Ready + Send>>;
+
+/// Models in use. They do not change: to replace them, swap an [`Arc`] of them
 /// ([`crate::reload`]).
 #[derive(Debug)]
 pub struct Models {
-    small: Ready,
-    large: Ready,
-    what_if: Ready,
-    timing: Timing,
+    small: Lazy,
+    large: Lazy,
+    what_if: Lazy,
+    /// Of the large model's notes.
+    timing: OnceLock<Timing>,
 }
 
 /// The files that are part of the program, compressed, in the order of [`Models::FILES`]: two
@@ -240,30 +245,37 @@ const SHIPPED_FILES: [&[u8]; 3] = [
     include_bytes!("../models/what-if.apexmodel.zst"),
 ];
 
+/// Why nothing that is shipped fails.
+const TESTED: &str = "a test reads and uses what is shipped";
+
 /// The bytes of a compressed file.
 fn decompressed(mut compressed: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    ruzstd::decoding::StreamingDecoder::new(&mut compressed)
-        .expect("a test reads what is shipped")
-        .read_to_end(&mut bytes)
-        .expect("a test reads what is shipped");
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(&mut compressed).expect(TESTED);
+    let mut bytes = Vec::with_capacity(decoder.decoder.content_size() as usize);
+    decoder.read_to_end(&mut bytes).expect(TESTED);
     bytes
+}
+
+/// The shipped model at this place of [`Models::FILES`].
+fn shipped(index: usize) -> Lazy {
+    LazyLock::new(Box::new(move || {
+        let model = Model::from_bytes(&decompressed(SHIPPED_FILES[index])).expect(TESTED);
+        Ready::new(Set::ALL[index], model).expect(TESTED)
+    }))
 }
 
 impl Models {
     /// The files of a folder of models, in the order small, large, what-if.
     pub const FILES: [&str; 3] = ["small.apexmodel", "large.apexmodel", "what-if.apexmodel"];
 
-    /// The models that are part of the program.
+    /// The models that are part of the program; each is made ready when it is asked first.
     pub fn shipped() -> Arc<Models> {
-        static SHIPPED: std::sync::OnceLock<Arc<Models>> = std::sync::OnceLock::new();
-        let load = || {
-            let models = SHIPPED_FILES.map(|compressed| {
-                Model::from_bytes(&decompressed(compressed)).expect("a test reads what is shipped")
-            });
-            Arc::new(Models::new(models).expect("a test uses what is shipped"))
+        static SHIPPED: OnceLock<Arc<Models>> = OnceLock::new();
+        let models = || {
+            let [small, large, what_if] = [0, 1, 2].map(shipped);
+            Arc::new(Models { small, large, what_if, timing: OnceLock::new() })
         };
-        SHIPPED.get_or_init(load).clone()
+        SHIPPED.get_or_init(models).clone()
     }
 
     /// The models of a folder that `apex train` wrote.
@@ -287,13 +299,19 @@ impl Models {
             Ready::new(Set::ALL[index], model).map_err(|why| (Models::FILES[index], why))
         };
         let (small, large, what_if) = (ready(0, small)?, ready(1, large)?, ready(2, what_if)?);
-        let timing = timing.map_err(|why| (Models::FILES[1], why))?;
+        let timing = timing.map_err(|why| (Models::FILES[1], why))?.into();
+        let [small, large, what_if] =
+            [small, large, what_if].map(|ready| -> Lazy { LazyLock::new(Box::new(|| ready)) });
         Ok(Models { small, large, what_if, timing })
+    }
+
+    fn timing(&self) -> &Timing {
+        self.timing.get_or_init(|| Timing::of_notes(self.large.model.notes()).expect(TESTED))
     }
 
     /// The computed duration of a launch, if it is known what it executes.
     fn computed(&self, placed: &Placed<'_>) -> Option<Computed> {
-        Demand::of(placed).map(|demand| demand.computed(&self.timing.rates.on(placed.device)))
+        Demand::of(placed).map(|demand| demand.computed(&self.timing().rates.on(placed.device)))
     }
 
     /// The margin of a computed duration. Margins were tried on other families of the suite, whose
@@ -314,7 +332,7 @@ impl Models {
     /// unlike those that were trained on is among them.
     fn margins(&self, unfamiliar: &[String]) -> &Margins {
         let away = unfamiliar.iter().any(|name| features::is_of_device(name));
-        if away { &self.timing.away } else { &self.timing.home }
+        if away { &self.timing().away } else { &self.timing().home }
     }
 
     /// Returns the models' notes for people: small, large, what-if.
@@ -356,7 +374,7 @@ impl Models {
         let duration_us = duration_us.at_least(placed.floor_us());
         let sm_utilisation = match Occupation::of(&placed) {
             Some(occupation) => {
-                let share = occupation.utilisation(&self.timing.loads, duration_us.value);
+                let share = occupation.utilisation(&self.timing().loads, duration_us.value);
                 Estimate::of_computed_share(share, margins.utilisations[level(share)])
             }
             None => Estimate::of_share(&utilisation, 1.0, RESOLUTION),

@@ -106,7 +106,7 @@ impl Loaded {
 
 /// The shipped models' predictions for the kernels of a profile.
 pub fn predict(profile: &Profile) -> Predictions {
-    // The models take milliseconds to get ready: a program without kernels needs none.
+    // Where there is nothing to predict, nothing is said of why not, either.
     match profile.kernels.is_empty() {
         true => Predictions::default(),
         false => recorded::predictions(profile, &Models::shipped()),
