@@ -31,14 +31,15 @@ A kernel runs lowered if a change of .version and .target suffices, or exact rep
 --universal` makes these changes while the program runs. docs/universal.md lists them.
 
 Exits with status 0 if every GPU runs every kernel, as it is or after exact changes; with status 1 if some kernel \
-cannot run or needs an approximate change; with status 2 if the command line is wrong.")]
+cannot run or needs an approximate change; with status 2 if the command line is wrong; with status 125 if the file \
+cannot be read or defines no kernel.")]
 pub struct Args {
     /// A file of PTX, a fatbin, or a program or library that holds fatbins
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The GPUs, by the target of their compute capability: sm_80,sm_90
+    /// The GPUs, by a target of their compute capability: sm_80,sm_90; a letter (sm_90a) makes no difference
     #[arg(long = "for", value_name = "GPUS", required = true, value_delimiter = ',', value_parser = gpu)]
-    gpus: Vec<u32>,
+    gpus: Vec<Target>,
     /// Newest PTX version that the driver reads: 8.7 for drivers of CUDA 12.8 [default: any]
     #[arg(long, value_name = "VERSION", value_parser = version)]
     newest: Option<Version>,
@@ -46,14 +47,33 @@ pub struct Args {
     json: bool,
 }
 
-/// The compute capability of a GPU; letters make no difference.
-fn gpu(text: &str) -> Result<u32, String> {
+/// A target that names a GPU; `sm_90` and `sm_90a` are the same one.
+fn gpu(text: &str) -> Result<Target, String> {
     let target: Target = text.trim().parse()?;
-    let known = Target::of_gpu(u32::MAX).into_iter().any(|known| known.number == target.number);
-    match known {
-        true => Ok(target.number),
+    match target.exists() {
+        true => Ok(target),
         false => Err(format!("there is no {target}")),
     }
+}
+
+/// A GPU that the command line asks for.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Its name there.
+    name: Target,
+    gpu: Gpu,
+}
+
+/// What the command line asks for, each once.
+fn asked(gpus: &[Target], newest: Option<Version>) -> Vec<Asked> {
+    let mut names: Vec<Target> = Vec::new();
+    for name in gpus {
+        if !names.contains(name) {
+            names.push(*name);
+        }
+    }
+    let newest = newest.unwrap_or((u32::MAX, 0));
+    names.iter().map(|&name| Asked { name, gpu: Gpu { capability: name.number, newest } }).collect()
 }
 
 fn version(text: &str) -> Result<Version, String> {
@@ -96,7 +116,7 @@ pub struct Kernel {
 /// What a GPU does with a kernel.
 #[derive(Serialize)]
 pub struct OnGpu {
-    /// `sm_80`.
+    /// `sm_80`, as the command line names it.
     pub gpu: String,
     /// What happens.
     pub result: Outcome,
@@ -140,9 +160,9 @@ pub struct Change {
 /// An instruction that the GPU does not have and nothing replaces.
 #[derive(Serialize)]
 pub struct Blocked {
-    /// Line of the PTX, from 1; 0 where there is none.
+    /// Line of the PTX, from 1; 0 where there is none: of machine code, and of the header.
     pub line: u32,
-    /// The instruction, special register or directive.
+    /// The instruction, special register or directive; the header (`PTX 7.0, sm_90`).
     pub form: String,
     /// The alternatives that have it: `PTX 8.0 and sm_90a`.
     pub needs: Vec<String>,
@@ -167,9 +187,7 @@ pub struct Summary {
 /// A file that cannot be read, holds no device code, or whose PTX cannot be parsed.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let shown = apex_untrusted::shown(&args.file);
-    let gpus =
-        args.gpus.iter().map(|&capability| Gpu { capability, newest: args.newest.unwrap_or((u32::MAX, 0)) });
-    let document = document(&args.file, &shown, &gpus.collect::<Vec<_>>())?;
+    let document = document(&args.file, &shown, &asked(&args.gpus, args.newest))?;
     let summary = &document.summary;
     let all_run = summary.approximate + summary.cannot == 0;
     match args.json {
@@ -182,7 +200,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
-fn document(file: &Path, shown: &str, gpus: &[Gpu]) -> anyhow::Result<Document> {
+fn document(file: &Path, shown: &str, gpus: &[Asked]) -> anyhow::Result<Document> {
     let bytes = read::read(file, read::PROGRAM).with_context(|| format!("cannot read {shown}"))?;
     let contents = embedded::images(&bytes).map_err(|error| anyhow!("cannot read {shown}: {error}"))?;
     if contents.is_empty() {
@@ -191,6 +209,9 @@ fn document(file: &Path, shown: &str, gpus: &[Gpu]) -> anyhow::Result<Document> 
     let mut images = Vec::new();
     for (index, contents) in contents.iter().enumerate() {
         images.push(Image { image: index + 1, kernels: kernels(contents, shown, gpus)? });
+    }
+    if images.iter().all(|image| image.kernels.is_empty()) {
+        bail!("{shown} defines no kernel, so there is nothing to judge: name a file with a `.entry`");
     }
     let mut summary = Summary::default();
     for on_gpu in images.iter().flat_map(|image| &image.kernels).flat_map(|kernel| &kernel.gpus) {
@@ -205,13 +226,13 @@ fn document(file: &Path, shown: &str, gpus: &[Gpu]) -> anyhow::Result<Document> 
 }
 
 /// The kernels of an image, of which each GPU takes its own PTX.
-fn kernels(contents: &Contents, shown: &str, gpus: &[Gpu]) -> anyhow::Result<Vec<Kernel>> {
+fn kernels(contents: &Contents, shown: &str, gpus: &[Asked]) -> anyhow::Result<Vec<Kernel>> {
     let mut kernels: Vec<Kernel> = Vec::new();
-    for gpu in gpus {
-        let machine_code = contents.has_machine_code_for(gpu.capability);
-        let judged = match contents.ptx_for(gpu.capability) {
-            Some(text) => judged(text, shown, *gpu, machine_code)?,
-            None => vec![(String::new(), without_ptx(contents, *gpu, machine_code))],
+    for asked in gpus {
+        let machine_code = contents.has_machine_code_for(asked.gpu.capability);
+        let judged = match contents.ptx_for(asked.gpu.capability) {
+            Some(text) => judged(text, shown, *asked, machine_code)?,
+            None => vec![(String::new(), without_ptx(contents, *asked, machine_code))],
         };
         for (symbol, on_gpu) in judged {
             match kernels.iter_mut().find(|kernel| kernel.symbol == symbol) {
@@ -233,20 +254,25 @@ fn kernel_name(symbol: &str) -> String {
     }
 }
 
-fn judged(text: &[u8], shown: &str, gpu: Gpu, machine_code: bool) -> anyhow::Result<Vec<(String, OnGpu)>> {
+fn judged(
+    text: &[u8],
+    shown: &str,
+    asked: Asked,
+    machine_code: bool,
+) -> anyhow::Result<Vec<(String, OnGpu)>> {
     let source = String::from_utf8_lossy(text);
     let module = ptx::parse(&source).map_err(|error| Lines(error.render(shown, &source)))?;
-    Ok(of_module(&module, gpu, machine_code))
+    Ok(of_module(&module, asked, machine_code))
 }
 
-fn of_module(module: &Module, gpu: Gpu, machine_code: bool) -> Vec<(String, OnGpu)> {
-    let judged = ptx_retarget::check(module, gpu).into_iter();
-    judged.map(|kernel| (kernel.name.clone(), on_gpu(kernel.verdict, gpu, machine_code))).collect()
+fn of_module(module: &Module, asked: Asked, machine_code: bool) -> Vec<(String, OnGpu)> {
+    let judged = ptx_retarget::check(module, asked.gpu).into_iter();
+    judged.map(|kernel| (kernel.name.clone(), on_gpu(kernel.verdict, asked, machine_code))).collect()
 }
 
-fn on_gpu(verdict: Verdict, gpu: Gpu, machine_code: bool) -> OnGpu {
+fn on_gpu(verdict: Verdict, asked: Asked, machine_code: bool) -> OnGpu {
     let exact = verdict.is_exact();
-    let mut on_gpu = empty(gpu, Outcome::Runs, machine_code);
+    let mut on_gpu = empty(asked, Outcome::Runs, machine_code);
     match verdict {
         _ if machine_code => {}
         Verdict::Runs => {}
@@ -275,9 +301,9 @@ fn on_gpu(verdict: Verdict, gpu: Gpu, machine_code: bool) -> OnGpu {
 }
 
 /// An image of machine code alone.
-fn without_ptx(contents: &Contents, gpu: Gpu, machine_code: bool) -> OnGpu {
+fn without_ptx(contents: &Contents, asked: Asked, machine_code: bool) -> OnGpu {
     if machine_code {
-        return empty(gpu, Outcome::Runs, true);
+        return empty(asked, Outcome::Runs, true);
     }
     let targets: Vec<String> =
         contents.machine_code.iter().filter(|code| **code > 0).map(|code| format!("sm_{code}")).collect();
@@ -286,11 +312,11 @@ fn without_ptx(contents: &Contents, gpu: Gpu, machine_code: bool) -> OnGpu {
         false => format!("machine code for {}", targets.join(", ")),
     };
     let blocked = vec![Blocked { line: 0, form, needs: Vec::new() }];
-    OnGpu { blocked, ..empty(gpu, Outcome::Cannot, false) }
+    OnGpu { blocked, ..empty(asked, Outcome::Cannot, false) }
 }
 
-fn empty(gpu: Gpu, result: Outcome, machine_code: bool) -> OnGpu {
-    let gpu = format!("sm_{}", gpu.capability);
+fn empty(asked: Asked, result: Outcome, machine_code: bool) -> OnGpu {
+    let gpu = asked.name.to_string();
     OnGpu { gpu, result, machine_code, header: None, changes: Vec::new(), blocked: Vec::new() }
 }
 
@@ -300,7 +326,10 @@ mod tests {
 
     #[test]
     fn gpus_and_versions_are_checked() {
-        assert_eq!((gpu("sm_80"), gpu("sm_90a")), (Ok(80), Ok(90)));
+        let names = asked(&["sm_90", "sm_90a", "sm_90"].map(|text| gpu(text).unwrap()), None);
+        let names: Vec<_> =
+            names.iter().map(|asked| (asked.name.to_string(), asked.gpu.capability)).collect();
+        assert_eq!(names, [("sm_90".to_owned(), 90), ("sm_90a".to_owned(), 90)]);
         assert!(gpu("80").is_err() && gpu("sm_81").unwrap_err().contains("no sm_81"));
         assert_eq!(version("8.7"), Ok((8, 7)));
         assert!(version("8").is_err() && version("a.b").is_err());
@@ -309,7 +338,7 @@ mod tests {
     #[test]
     fn machine_code_runs_where_it_suits_and_nowhere_else() {
         let image = Contents { ptx: Vec::new(), machine_code: vec![86] };
-        let gpus = [80, 89].map(|capability| Gpu { capability, newest: (9, 0) });
+        let gpus = asked(&["sm_80", "sm_89"].map(|text| gpu(text).unwrap()), None);
         let kernels = kernels(&image, "a", &gpus).unwrap();
         let results: Vec<Outcome> = kernels[0].gpus.iter().map(|on_gpu| on_gpu.result).collect();
         assert_eq!(results, [Outcome::Cannot, Outcome::Runs]);

@@ -71,11 +71,13 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
     let mut forms: BTreeMap<(&str, String), Vec<u32>> = BTreeMap::new();
     for blocked in &on_gpu.blocked {
         let needs = match &blocked.needs[..] {
+            [] if blocked.form.starts_with("machine code") => {
+                "is for other GPUs, and there is no PTX".to_owned()
+            }
+            [] if blocked.line == 0 => "is no header that a driver takes".to_owned(),
             [] => "is in no table of PTX, or has other operands".to_owned(),
             needs => format!("needs {}", needs.join(", or ")),
         };
-        let needs =
-            if blocked.line == 0 { "is for other GPUs, and there is no PTX".to_owned() } else { needs };
         forms.entry((&blocked.form, needs)).or_default().push(blocked.line);
     }
     all.extend(forms.into_iter().map(|((form, needs), places)| match places[..] {

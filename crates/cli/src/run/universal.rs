@@ -118,7 +118,7 @@ fn lowered(image: &[u8], request: Request, universal: Universal) -> Option<(Stri
     let [contents] = &images[..] else { return None };
     let source = String::from_utf8_lossy(contents.ptx_for(gpu.capability)?);
     let module = ptx::parse(&source).ok()?;
-    if Header::of(&module).is_none_or(|header| gpu.takes(header)) {
+    if Header::of(&module).is_none_or(|header| gpu.takes(header) || !header.is_known()) {
         return None;
     }
     let lowered = lower(&module, gpu, universal == Universal::Approximate);
@@ -176,7 +176,7 @@ mod tests {
         assert!(text.starts_with(".version 7.0\n.target sm_75\n"), "{text}");
         let refused = refused.unwrap();
         assert_eq!((refused.changes[0].row.as_str(), refused.changes[0].line), ("f32x2", 6));
-        for other in [".version 7.0\n.target sm_80", "no PTX", ""] {
+        for other in [".version 7.0\n.target sm_80", ".version 7.0\n.target sm_90", "no PTX", ""] {
             assert_eq!(asked(&format!("{other}{HEAD}nonsense; }}\n"), Universal::Exact), None);
         }
     }

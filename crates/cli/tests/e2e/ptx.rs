@@ -69,6 +69,29 @@ fn the_status_says_whether_every_gpu_runs_every_kernel() {
 }
 
 #[test]
+fn headers_that_no_driver_takes_or_that_are_too_new_for_the_driver_are_told() {
+    let sandbox = Sandbox::new();
+    let kernel = "\n.address_size 64\n.visible .entry k() { ret; }\n";
+    std::fs::write(sandbox.path("old.ptx"), format!(".version 7.0\n.target sm_90{kernel}")).unwrap();
+    let page = checked(&sandbox, &["old.ptx", "--for", "sm_90,sm_90a,sm_90"], 1);
+    assert!(page.contains("PTX 7.0, sm_90 needs PTX 7.8 and sm_90"), "{page}");
+    assert_eq!((page.matches("k on sm_90\n").count(), page.matches("k on sm_90a").count()), (1, 1), "{page}");
+    std::fs::write(sandbox.path("new.ptx"), format!(".version 9.0\n.target sm_80{kernel}")).unwrap();
+    let page = checked(&sandbox, &["new.ptx", "--for", "sm_80", "--newest", "6.3"], 1);
+    assert!(page.contains("PTX 9.0, sm_80 needs PTX 7.0 and sm_75"), "{page}");
+    checked(&sandbox, &["new.ptx", "--for", "sm_80", "--newest", "7.0"], 0);
+    let page = checked(&sandbox, &["new.ptx", "--for", "sm_60", "--newest", "8.0"], 0);
+    assert!(page.contains("PTX 7.0, sm_60"), "{page}");
+    std::fs::write(
+        sandbox.path("f.ptx"),
+        ".version 8.0\n.target sm_80\n.address_size 64\n.func f() { ret; }\n",
+    )
+    .unwrap();
+    let none = output(&mut sandbox.apex(&["ptx", "check", "f.ptx", "--for", "sm_80"]), 125);
+    assert!(text(&none.stderr).contains("defines no kernel"), "{}", text(&none.stderr));
+}
+
+#[test]
 fn programs_are_searched_for_fatbins() {
     let sandbox = Sandbox::new();
     let fatbin =

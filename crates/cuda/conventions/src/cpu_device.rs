@@ -1,7 +1,10 @@
 //! The CPU device's identity. The driver API tells programs its name; sessions record it.
 
-/// The name that the driver API gives.
+/// The name that the driver API gives, of a device of compute capability 8.0.
 pub const NAME: &str = "APEX CPU device (sm_80)";
+
+/// The same of one of 9.0.
+pub const NAME_90: &str = "APEX CPU device (sm_90)";
 
 /// The beginning of its name, whatever architecture it has.
 const KIND: &str = "APEX CPU device";
@@ -18,6 +21,6 @@ pub fn is(name: &str) -> bool {
 mod tests {
     #[test]
     fn the_device_is_recognised_by_its_name() {
-        assert!(super::is(super::NAME) && !super::is("NVIDIA H200"));
+        assert!(super::is(super::NAME) && super::is(super::NAME_90) && !super::is("NVIDIA H200"));
     }
 }

@@ -5,6 +5,7 @@
 //! byte first), 0 if there is none, and the PTX. The library then sends a byte: 1 if the driver has
 //! loaded this PTX.
 
+use crate::variables::SESSION;
 use std::time::Duration;
 
 /// Name of the socket in the session.
@@ -13,6 +14,11 @@ pub const SOCKET: &str = "universal.sock";
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Largest image, and largest PTX of an answer.
 pub const MOST_BYTES: usize = 64 << 20;
+
+/// Whether `apex run` listens in the session of this process.
+pub fn is_wanted() -> bool {
+    SESSION.path().is_some_and(|session| session.join(SOCKET).exists())
+}
 
 /// The first bytes of a request; they change with its form.
 const MAGIC: [u8; 4] = *b"APU1";

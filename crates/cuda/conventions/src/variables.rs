@@ -60,6 +60,8 @@ pub const CPU_COUNTS: Variable =
     variable("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`.");
 pub const CPU_TIMEOUT: Variable =
     variable("APEX_CPU_TIMEOUT", "CPU device", "Maximum seconds of a kernel; unset or 0: no limit.");
+pub const CPU_CAPABILITY: Variable =
+    variable("APEX_CPU_CAPABILITY", "CPU device", "Its compute capability: `8.0` (default) or `9.0`.");
 pub const CPU_NEWER_PTX: Variable = variable(
     "APEX_CPU_NEWER_PTX",
     "CPU device",
@@ -132,6 +134,7 @@ pub const USERS: [Variable; 12] = [
     CPU_COUNTS,
     CPU_ENGINE,
     CPU_TIMEOUT,
+    CPU_CAPABILITY,
     CPU_NEWER_PTX,
     CPU_TRACE,
     CACHE_DIR,

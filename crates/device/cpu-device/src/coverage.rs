@@ -77,7 +77,7 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["ToCig", "Luid"], "graphics interoperability of streams"),
     (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "multiprocessors cannot be partitioned"),
     (&["Multicast", "LogicalEndpoint", "Fabric", "Clique", "P2P", "MultiDevice"], "there is one device"),
-    (&["TensorMap"], "tensor maps belong to compute capability 9.0"),
+    (&["TensorMap"], "of tensor maps there are those of tiles only"),
     (&["Checkpoint", "Coredump"], "services of NVIDIA's driver beyond programs"),
     (&["cuLogsRegister", "cuLogsUnregister"], "the error log has no callbacks"),
     (&["AsyncNotification"], "the device sends no notifications"),
@@ -97,7 +97,7 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["cuGraphAddNode_v3", "cuGraphNodeSetParams_v2"], "new in CUDA 13"),
     (&["cuCtxAttach", "cuCtxDetach", "cuProfilerInitialize"], "deprecated since CUDA 4 and 11"),
     (&["cuGraphNodeGetParams"], "what tools ask of graphs"),
-    (&["Clusters", "ClusterSize"], "clusters belong to compute capability 9.0"),
+    (&["Clusters", "ClusterSize"], "the occupancy of clusters is not computed"),
     (&["LocationInfo", "MemPool", "GetMemPool", "SetMemPool", "cuMemGetAttribute"], "new in CUDA 13"),
     (&["UnifiedFunction"], "functions have no address for host calls"),
     (

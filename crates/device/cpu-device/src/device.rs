@@ -1,13 +1,15 @@
 //! The device: its attributes and its memory.
 //!
 //! It reports compute capability 8.0, the newest one whose PTX can be executed completely here, so
-//! that programs which compile at run time use no newer features. Limits of a launch are those of
-//! 8.0. Other figures describe this machine: one multiprocessor for each CPU core that the process
+//! that programs which compile at run time use no newer features; or 9.0, if the user asks for that
+//! ([`Capability`]). Limits of a launch are those of the capability. Other figures describe this machine: one multiprocessor for each CPU core that the process
 //! may use, the host's memory, its last-level cache, and a clock of 1 GHz, so that clock cycles are
 //! nanoseconds.
 
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, fail};
 use crate::memory::Memory;
+use apex_conventions::cpu_device;
+use apex_conventions::variables::CPU_CAPABILITY;
 use cuda_abi::types::*;
 use cuda_launch::{DeviceAttributes, Dim3};
 use ptx_exec::Engine;
@@ -17,17 +19,82 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The version of the driver API that `cuDriverGetVersion` tells: CUDA 13.0.
 pub const DRIVER_VERSION: i32 = 13000;
 
-/// The compute capability, major and minor.
-pub const COMPUTE_CAPABILITY: (i32, i32) = (8, 0);
+/// The compute capabilities that the device may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// 8.0.
+    Ampere,
+    /// 9.0, with `APEX_CPU_CAPABILITY=9.0`.
+    Hopper,
+}
+
+impl Capability {
+    /// The capability of this name; `None` if the device has none such.
+    fn named(name: &str) -> Option<Capability> {
+        match name {
+            "8.0" => Some(Capability::Ampere),
+            "9.0" => Some(Capability::Hopper),
+            _ => None,
+        }
+    }
+
+    /// Major and minor number.
+    pub fn numbers(self) -> (i32, i32) {
+        match self {
+            Capability::Ampere => (8, 0),
+            Capability::Hopper => (9, 0),
+        }
+    }
+
+    /// Attributes that are the same on every machine.
+    fn attributes(self) -> &'static DeviceAttributes {
+        match self {
+            Capability::Ampere => &AMPERE,
+            Capability::Hopper => &HOPPER,
+        }
+    }
+}
+
+/// The capability that the user asks for; the error is what he wrote.
+fn asked_capability() -> std::result::Result<Capability, String> {
+    static ASKED: OnceLock<std::result::Result<Capability, String>> = OnceLock::new();
+    let read = || match CPU_CAPABILITY.value() {
+        None => Ok(Capability::Ampere),
+        Some(value) => {
+            let name = value.to_string_lossy();
+            Capability::named(&name).ok_or_else(|| name.into_owned())
+        }
+    };
+    ASKED.get_or_init(read).clone()
+}
+
+/// The device's compute capability.
+pub fn capability() -> Capability {
+    // `cuInit` has refused any other.
+    asked_capability().unwrap_or(Capability::Ampere)
+}
 
 /// The newest architecture whose PTX the device takes, as fatbins write it.
-pub const ARCHITECTURE: u32 = 80;
+pub fn architecture() -> u32 {
+    let (major, minor) = capability().numbers();
+    (major * 10 + minor) as u32
+}
+
+/// Attributes of the device that are the same on every machine.
+pub fn fixed_attributes() -> &'static DeviceAttributes {
+    capability().attributes()
+}
+
+/// The device's name, which programs show to their users.
+pub fn name() -> &'static str {
+    match capability() {
+        Capability::Ampere => cpu_device::NAME,
+        Capability::Hopper => cpu_device::NAME_90,
+    }
+}
 
 /// The only device's ordinal.
 pub const ORDINAL: CUdevice = 0;
-
-/// The device's name, which programs show to their users.
-pub const NAME: &str = apex_conventions::cpu_device::NAME;
 
 /// Identifies the device; the same everywhere and always.
 pub const UUID: [u8; 16] = *b"APEX CPU device\0";
@@ -50,10 +117,13 @@ pub const PITCH_ALIGNMENT: u64 = 512;
 /// Shared memory in bytes that the system would keep of each block's.
 const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
-/// Attributes that are the same on every machine: limits of compute capability 8.0, of which the
-/// executor states those that it holds launches to, and a clock of 1 GHz.
-pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
-    compute_capability: (COMPUTE_CAPABILITY.0 as u32, COMPUTE_CAPABILITY.1 as u32),
+/// Shared memory in bytes that a block of 8.0 may have on request.
+const AMPERE_SHARED_BYTES: u32 = 163 << 10;
+
+/// Limits of compute capability 8.0, of which the executor states those that it holds launches to,
+/// and a clock of 1 GHz.
+static AMPERE: DeviceAttributes = DeviceAttributes {
+    compute_capability: (8, 0),
     warp_size: 32,
     max_threads_per_block: ptx_exec::MAX_THREADS,
     max_block_dim: Dim3::new(ptx_exec::MAX_THREADS, ptx_exec::MAX_THREADS, 64),
@@ -62,14 +132,22 @@ pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
     max_blocks_per_multiprocessor: 32,
     max_registers_per_multiprocessor: 65536,
     max_registers_per_block: 65536,
-    max_shared_bytes_per_multiprocessor: ptx_exec::MAX_SHARED + RESERVED_SHARED_BYTES,
+    max_shared_bytes_per_multiprocessor: AMPERE_SHARED_BYTES + RESERVED_SHARED_BYTES,
     max_shared_bytes_per_block: 48 << 10,
-    max_shared_bytes_per_block_optin: ptx_exec::MAX_SHARED,
+    max_shared_bytes_per_block_optin: AMPERE_SHARED_BYTES,
     reserved_shared_bytes_per_block: RESERVED_SHARED_BYTES,
     clock_khz: 1_000_000,
     memory_clock_khz: 1_000_000,
     memory_bus_bits: 64,
     ..DeviceAttributes::UNKNOWN
+};
+
+/// The same of 9.0.
+static HOPPER: DeviceAttributes = DeviceAttributes {
+    compute_capability: (9, 0),
+    max_shared_bytes_per_multiprocessor: ptx_exec::MAX_SHARED + RESERVED_SHARED_BYTES,
+    max_shared_bytes_per_block_optin: ptx_exec::MAX_SHARED,
+    ..AMPERE
 };
 
 /// The device's state.
@@ -89,6 +167,10 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// `cuInit`.
 pub fn init() -> Result {
+    if let Err(name) = asked_capability() {
+        eprintln!("apex: cpu device: {}={name}: it can be 8.0 or 9.0", CPU_CAPABILITY.name);
+        return fail(CUDA_ERROR_NO_DEVICE);
+    }
     DEVICE.get_or_init(|| {
         extern "C" fn in_child() {
             FORKED.store(true, Ordering::Relaxed);
@@ -102,7 +184,7 @@ pub fn init() -> Result {
         let attributes = DeviceAttributes {
             multiprocessors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             l2_cache_bytes: system_value(libc::_SC_LEVEL3_CACHE_SIZE) as u32,
-            ..ATTRIBUTES
+            ..*fixed_attributes()
         };
         Device { memory: Memory::new(host_memory()), attributes }
     });
@@ -138,6 +220,12 @@ impl Device {
     /// features that 8.0 has not or that this device has not, and their value is 0.
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         ensure((1..CU_DEVICE_ATTRIBUTE_MAX).contains(&attribute), CUDA_ERROR_INVALID_VALUE)?;
+        if matches!(
+            attribute,
+            CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH | CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
+        ) {
+            return Ok(i32::from(capability() == Capability::Hopper));
+        }
         let value = self.attributes.get(attribute).map(u32::cast_signed);
         Ok(value.or_else(|| feature(attribute)).or_else(|| extent(attribute)).unwrap_or(0))
     }
@@ -237,6 +325,22 @@ mod tests {
     use cuda_launch::attribute;
 
     #[test]
+    fn capabilities_have_names_and_the_limits_of_their_devices() {
+        assert_eq!(Capability::named("9.0"), Some(Capability::Hopper));
+        assert!(["", "9", "12.0", "90"].iter().all(|name| Capability::named(name).is_none()));
+        for capability in [Capability::Ampere, Capability::Hopper] {
+            let (major, minor) = capability.numbers();
+            let attributes = capability.attributes();
+            assert_eq!(attributes.compute_capability, (major as u32, minor as u32));
+            let limits = occupancy::DeviceLimits::of_compute_capability(major as u32, minor as u32).unwrap();
+            assert_eq!(
+                attributes.max_shared_bytes_per_block_optin,
+                limits.attributes.max_shared_bytes_per_block_optin
+            );
+        }
+    }
+
+    #[test]
     fn cuda_launch_numbers_attributes_as_cuda_does() {
         let pairs = [
             (attribute::MAX_THREADS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
@@ -280,7 +384,7 @@ mod tests {
         }
         // The list above is complete: `DeviceAttributes` answers for these attributes and for no
         // others.
-        let known = (0..CU_DEVICE_ATTRIBUTE_MAX).filter(|&id| ATTRIBUTES.get(id).is_some());
+        let known = (0..CU_DEVICE_ATTRIBUTE_MAX).filter(|&id| AMPERE.get(id).is_some());
         assert_eq!(known.collect::<Vec<_>>(), pairs.map(|(_, id)| id));
     }
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// The configuration of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Configuration {
-    /// Grid, block and dynamic shared memory; the device has no clusters.
+    /// Grid, block, cluster and dynamic shared memory.
     pub launch: LaunchConfig,
     /// Whether all blocks must be resident at once, so that they can wait for each other.
     pub cooperative: bool,
@@ -120,13 +120,15 @@ pub fn checks() -> bool {
 }
 
 /// Has `execute` run a launch of `kernel`, watched as it is its turn, and keeps what was seen.
+/// Clusters of several blocks are not watched.
 pub fn around(
     kernel: &str,
     configuration: Configuration,
     execute: impl FnOnce(WatchOptions) -> (Result<LaunchStats, Fault>, Observation),
 ) -> Result<(), Box<Fault>> {
     let watcher = watcher();
-    if !watcher.check && watcher.counting == Counting::Off {
+    let is_cluster = configuration.launch.blocks_per_cluster() > 1;
+    if is_cluster || !watcher.check && watcher.counting == Counting::Off {
         return execute(WatchOptions::default()).0.map(drop).map_err(Box::new);
     }
     let count = watcher.wants_counts(kernel, configuration);

@@ -102,3 +102,48 @@ fn memory() {
     };
     fails!(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&mut pool, &pool_on_host));
 }
+
+/// Loads a kernel of one statement; the result, and what the log says.
+fn load(statement: &str) -> (CUresult, String) {
+    let source = format!(
+        ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{\n.reg .b32 %r<4>; .reg .b16 %h<3>;\n\
+         {statement}\nret;\n}}\n"
+    );
+    let (source, mut module) = (std::ffi::CString::new(source).unwrap(), std::ptr::null_mut());
+    let mut log = [0u8; 1024];
+    let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
+    let code = cu!(cuModuleLoadDataEx(
+        &mut module,
+        source.as_ptr().cast(),
+        2,
+        options.as_mut_ptr(),
+        values.as_mut_ptr()
+    ));
+    let end = log.iter().position(|&byte| byte == 0).unwrap();
+    (code, String::from_utf8_lossy(&log[..end]).into_owned())
+}
+
+#[test]
+fn what_ptxas_refuses_is_refused_with_the_line_and_the_reason() {
+    let _context = Context::new();
+    for (statement, reason) in [
+        (
+            "add.u32 %r0, %tid.x, 1;",
+            "`%tid` is a special register: copy it to an integer register with `mov`",
+        ),
+        ("add.bf16 %h0, %h1, %h2;", "`add.bf16` needs PTX 7.8 and sm_90"),
+        ("add.u32 %r0, %r1, 1.5;", "a floating-point number is no `.u32`"),
+        ("bar.sync 16;", "barrier 16 does not exist"),
+        ("frobnicate.u32 %r0, %r1;", "unknown instruction `frobnicate`"),
+        (
+            ".shared .b8 large[50000]; mov.u32 %r0, large;",
+            "50000 bytes of shared memory, and a block has 49152",
+        ),
+    ] {
+        let (code, log) = load(statement);
+        assert_eq!(code, CUDA_ERROR_INVALID_PTX, "{statement}");
+        assert!(log.contains(reason), "{statement}: {log}");
+    }
+    assert_eq!(load("mov.u32 %r0, %tid.x; st.local.u32 [0], %r0;").0, CUDA_SUCCESS);
+}

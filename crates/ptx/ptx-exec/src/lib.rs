@@ -70,8 +70,9 @@ pub use fault::{Fault, FaultKind};
 pub use grid::{LaunchStats, launch, watch};
 pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
-pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
+pub use launch::{LaunchParams, Linked, MAX_CLUSTER, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
+pub use memory::tensor::{MAX_RANK, TensorMap};
 pub use native::Engine;
 pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{

@@ -173,6 +173,9 @@ pub(crate) enum AccessKind {
     /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has
     /// the size.
     Bulk,
+    /// Reads the registers: the generic addresses of a tensor map and of an mbarrier, and
+    /// coordinates; `operands` has the size, and `copied` the dimensions.
+    Tensor,
 }
 
 /// The use of a register by a step.

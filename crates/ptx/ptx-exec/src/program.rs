@@ -59,6 +59,8 @@ pub struct KernelAttributes {
     pub function: FunctionAttributes,
     /// The block that `.reqntid` demands, if it is given.
     pub required_block: Option<Dim3>,
+    /// The cluster that `.reqnctapercluster` demands, if it is given.
+    pub required_cluster: Option<Dim3>,
     /// `.minnctapersm`, or 0.
     pub min_blocks: u32,
     /// Parameters in order.

@@ -54,7 +54,8 @@ pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
     kernels
         .map(|kernel| {
             let reached = graph.reached(kernel);
-            let of = |name: &str| reached.contains(name);
+            // What belongs to no function concerns the whole module.
+            let of = |name: &str| name.is_empty() || reached.contains(name);
             let blocked = lowered.blocked.iter().chain(&invalid).filter(|found| of(&found.function));
             let blocked: Vec<Blocked> = blocked.cloned().collect();
             let changes: Vec<Change> =
@@ -80,6 +81,10 @@ fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
     let Some(header) = Header::of(module) else { return Vec::new() };
     let catalog = Catalog::default();
     let mut found = Vec::new();
+    if !header.is_known() {
+        let since = header.target.exists().then(|| Header { version: header.target.since(), ..header });
+        found.push(Blocked::by_header(header, since.map(Header::as_need)));
+    }
     for function in module.functions().filter(|function| function.body.is_some()) {
         let mut note = |line: u32, form: String, needs: Vec<_>| {
             if !header.meets(&needs) {

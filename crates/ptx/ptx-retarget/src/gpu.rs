@@ -8,7 +8,8 @@ use ptx::forms::{Need, Target, Version};
 /// The oldest version that a header is lowered to: from 7.0 on, versions only add.
 pub const OLDEST: Version = (7, 0);
 
-/// The oldest target that a header is lowered to: current toolkits have no older one.
+/// The oldest target that a header is lowered to, but for GPUs that are older themselves: current
+/// toolkits have no older one.
 pub const OLDEST_TARGET: u32 = 75;
 
 /// A GPU with its driver.
@@ -34,6 +35,16 @@ impl Header {
     pub fn of(module: &Module) -> Option<Header> {
         let target = module.target.first()?.parse().ok()?;
         Some(Header { version: module.version, target })
+    }
+
+    /// What needs this version and target.
+    pub(crate) fn as_need(self) -> Need {
+        Need { version: self.version, target: self.target }
+    }
+
+    /// Whether the version knows the target: if not, no driver takes the module.
+    pub fn is_known(self) -> bool {
+        self.target.exists() && self.version >= self.target.since()
     }
 
     /// Whether a module with this header may use what has these alternative needs.
@@ -102,6 +113,21 @@ mod tests {
         for (driver, version) in pairs.into_iter().chain(newer) {
             assert_eq!(newest_of_driver(driver), version, "{driver}");
         }
+    }
+
+    #[test]
+    fn a_version_knows_the_targets_that_it_introduced_and_older_ones() {
+        let is_known = |version, target: &str| Header { version, target: target.parse().unwrap() }.is_known();
+        assert!(is_known((7, 8), "sm_90") && is_known((8, 0), "sm_90a") && is_known((9, 5), "sm_52"));
+        assert!(!is_known((7, 0), "sm_90") && !is_known((7, 8), "sm_90a"));
+        assert!(!is_known((9, 5), "sm_91") && !is_known((9, 5), "sm_80a"));
+    }
+
+    #[test]
+    fn a_gpu_older_than_the_oldest_target_keeps_its_own() {
+        let gpu = Gpu { capability: 60, newest: (8, 0) };
+        let own = Header { version: (8, 0), target: "sm_80".parse().unwrap() };
+        assert_eq!(gpu.least(&[], own).map(|header| header.to_string()).unwrap(), "PTX 7.0, sm_60");
     }
 
     #[test]

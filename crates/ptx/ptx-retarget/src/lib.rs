@@ -27,7 +27,7 @@
 //! 3. Results of a row are lowered in turn, in a bounded number of passes.
 //! 4. The header becomes the least that suffices for what is left, but no version before
 //!    [`OLDEST`], because older ones give some instructions another meaning, and no target before
-//!    [`OLDEST_TARGET`], because toolkits no longer have these.
+//!    [`OLDEST_TARGET`], because toolkits no longer have these; of an older GPU the GPU's own.
 //! 5. What no row lowers is reported and left as it is: the caller then uses the original.
 
 mod check;

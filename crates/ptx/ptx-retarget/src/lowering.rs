@@ -30,9 +30,9 @@ pub struct Change {
 /// Something that the GPU does not have and no row replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocked {
-    /// The function.
+    /// The function; empty for the module's header.
     pub function: Name,
-    /// The line in the original, from 1.
+    /// The line in the original, from 1; 0 for the module's header.
     pub line: u32,
     /// The mnemonic, the special register or the directive.
     pub form: String,
@@ -40,6 +40,14 @@ pub struct Blocked {
     pub needs: Vec<Need>,
     /// The approximate row that would take it.
     pub approximate: Option<&'static Row>,
+}
+
+impl Blocked {
+    /// A module's header that no driver of the GPU takes, and the one that it would need.
+    pub(crate) fn by_header(own: Header, needs: Option<Need>) -> Blocked {
+        let needs = Vec::from_iter(needs);
+        Blocked { function: "".into(), line: 0, form: own.to_string(), needs, approximate: None }
+    }
 }
 
 /// A lowered module.
@@ -82,10 +90,7 @@ pub fn lower(module: &Module, gpu: Gpu, approximate: bool) -> Lowered {
             break;
         }
     }
-    let headers = Header::of(module).map(|own| {
-        let least = gpu.least(&lowering.kept, own).unwrap_or(own);
-        (own, if gpu.takes(own) && lowering.changes.is_empty() { own } else { least })
-    });
+    let headers = Header::of(module).map(|own| (own, lowering.header(own)));
     if let Some((_, after)) = headers {
         current.version = after.version;
         current.target[0] = after.target.to_string().as_str().into();
@@ -125,6 +130,20 @@ enum Outcome {
 }
 
 impl Lowering {
+    /// The header of the lowered module. Where the driver takes none that suffices, `own`, and
+    /// something is blocked.
+    fn header(&mut self, own: Header) -> Header {
+        if self.gpu.takes(own) && self.changes.is_empty() {
+            return own;
+        }
+        self.gpu.least(&self.kept, own).unwrap_or_else(|| {
+            let any_driver = Gpu { newest: (u32::MAX, 0), ..self.gpu };
+            let least = any_driver.least(&self.kept, own);
+            self.blocked.push(Blocked::by_header(own, least.map(Header::as_need)));
+            own
+        })
+    }
+
     /// Replaces what a row takes; the module, and whether something was replaced.
     fn pass(&mut self, module: &Module) -> (Module, bool) {
         let names = Names::new(module);

@@ -41,8 +41,21 @@ fn rare_ptx_is_fine() {
          ld.b32 %r1, many[%d1+(1 << 2)];\n\tmov.u64 %d1, many[%laneid+-1];\n\tcvta.shared.u64 %d1, many[%r1];\n\t\
          ldu.global.b32 %r1, table[%r2+WARP_SZ];\n\tld.shared.v2.b32 {%r1, %r2}, many[2];",
     );
+    // What nvcc writes for `wmma` in `.f64`, and other orders of the modifiers.
+    let orders = [
+        "wmma.mma.sync.aligned.row.row.m8n8k4.f64.f64.f64.f64.rn",
+        "wmma.mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn",
+        "wmma.mma.sync.aligned.f64.f64.m8n8k4.col.f64.rz.f64.row",
+    ];
+    let orders = orders.map(|name| format!("{name} {{%e0, %e1}}, {{%e2}}, {{%e3}}, {{%e0, %e1}};"));
+    let orders = kernel(&format!(".reg .f64 %e<4>;\n\t{}", orders.join("\n\t")));
+    let stored = kernel(
+        "st.global.v2.u32 [%d1], {%laneid, %ctaid.z};\n\tst.global.v2.u32 [%d1], {%r1, 1.5};\n\t\
+         bar.sync 15, 64;\n\tbar.red.and.pred %p1, 0, 1;",
+    );
     let ptxas = common::Ptxas::find();
-    for source in [declared_then_defined, alias, targets, environment, opaque, halves, matrices, elements] {
+    let sources = [declared_then_defined, alias, targets, environment, opaque, halves, matrices, elements];
+    for source in sources.into_iter().chain([orders, stored]) {
         assert_eq!(problems(&source), [] as [String; 0], "{source}");
         if let Some(ptxas) = &ptxas {
             assert_eq!(ptxas.errors(&source, "compute_80"), BTreeMap::new(), "{source}");

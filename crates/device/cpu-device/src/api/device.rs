@@ -25,7 +25,7 @@ entries! {
     /// The device's name.
     fn cuDeviceGetName(name: *mut c_char, length: i32, device: CUdevice) {
         device::at(device)?;
-        write_text(name, length, device::NAME)
+        write_text(name, length, device::name())
     }
 
     /// The device's UUID.
@@ -71,8 +71,9 @@ entries! {
     /// The compute capability.
     fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, device: CUdevice) {
         device::at(device)?;
-        write(major, device::COMPUTE_CAPABILITY.0)?;
-        write(minor, device::COMPUTE_CAPABILITY.1)
+        let (of_major, of_minor) = device::capability().numbers();
+        write(major, of_major)?;
+        write(minor, of_minor)
     }
 
     /// The place on the PCI bus that the device reports: it is on none, and says zeros.

@@ -1,6 +1,6 @@
 //! Execution control and occupancy: functions, and every way to launch one.
 
-use crate::device::{self, ATTRIBUTES, MAX_ARGUMENT_BYTES};
+use crate::device::{self, Capability, MAX_ARGUMENT_BYTES};
 use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::{Arguments, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits};
@@ -43,18 +43,17 @@ entries! {
         extra: *mut *mut c_void,
     )
         also cuLaunchKernelEx_ptsz [default]
-        partly "clusters larger than one block, and events at a launch's start, are refused"
+        partly "events at a launch's start are refused, and clusters larger than one block unless APEX_CPU_CAPABILITY=9.0"
     {
         let config = read(config)?;
-        let cooperative = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;
-        let configuration = Configuration {
-            launch: LaunchConfig::new(
-                [config.gridDimX, config.gridDimY, config.gridDimZ],
-                [config.blockDimX, config.blockDimY, config.blockDimZ],
-            )
-            .with_dynamic_shared_bytes(config.sharedMemBytes),
-            cooperative,
+        let (cooperative, cluster) = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;
+        let launch_config = LaunchConfig {
+            grid: Dim3::new(config.gridDimX, config.gridDimY, config.gridDimZ),
+            block: Dim3::new(config.blockDimX, config.blockDimY, config.blockDimZ),
+            cluster,
+            dynamic_shared_bytes: config.sharedMemBytes,
         };
+        let configuration = Configuration { launch: launch_config, cooperative };
         launch(function, configuration, &*Stream::resolve(config.hStream, default)?, arguments, extra)
     }
 
@@ -266,18 +265,23 @@ unsafe fn launch(
     stream.enqueue(Operation::Kernel(Launch::of_function(function, named, configuration, arguments)?))
 }
 
-/// Reads a launch's attributes: returns whether it is cooperative.
-fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
-    let mut cooperative = false;
+/// Reads a launch's attributes: returns whether it is cooperative, and its cluster; zeros without
+/// one.
+fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<(bool, Dim3)> {
+    let (mut cooperative, mut cluster) = (false, Dim3::ZERO);
     for attribute in attributes {
         // SAFETY: the attribute's identity says which member of the union was written.
         unsafe {
             match attribute.id {
                 CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
                 CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
-                    let cluster = attribute.value.clusterDim;
-                    if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
-                        return refuse("thread block clusters, which belong to compute capability 9.0");
+                    let given = attribute.value.clusterDim;
+                    cluster = Dim3::new(given.x, given.y, given.z);
+                    if cluster != Dim3::ONE && device::capability() == Capability::Ampere {
+                        return refuse(
+                            "thread block clusters, which belong to compute capability 9.0; APEX_CPU_CAPABILITY=9.0 \
+                             makes the device one",
+                        );
                     }
                 }
                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
@@ -291,7 +295,7 @@ fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
             }
         }
     }
-    Ok(cooperative)
+    Ok((cooperative, cluster))
 }
 
 fn legacy(function: &Function) -> MutexGuard<'_, LegacyLaunch> {
@@ -345,11 +349,14 @@ unsafe fn best_block(
     dynamic_shared: usize,
     limit: i32,
 ) -> Result<(i32, i32)> {
-    let most =
-        function.attributes.function.max_threads_per_block.min(ATTRIBUTES.max_threads_per_block) as i32;
+    let most = function
+        .attributes
+        .function
+        .max_threads_per_block
+        .min(device::fixed_attributes().max_threads_per_block) as i32;
     let most = if limit <= 0 { most } else { most.min(limit) };
     let mut best = (0, 0);
-    let mut threads = (most as u32).next_multiple_of(ATTRIBUTES.warp_size) as i32;
+    let mut threads = (most as u32).next_multiple_of(device::fixed_attributes().warp_size) as i32;
     while threads > 0 {
         let candidate = threads.min(most);
         let shared = match shared_of_block {
@@ -361,7 +368,7 @@ unsafe fn best_block(
         if blocks * candidate > best.0 * best.1 {
             best = (blocks, candidate);
         }
-        threads -= ATTRIBUTES.warp_size as i32;
+        threads -= device::fixed_attributes().warp_size as i32;
     }
     Ok((best.0 * device::get()?.attributes.multiprocessors as i32, best.1))
 }

@@ -23,6 +23,7 @@ mod memory;
 mod module;
 mod pool;
 mod stream;
+mod tensor_map;
 mod texture;
 mod virtual_memory;
 
@@ -48,6 +49,7 @@ pub(crate) const ALL: &[&[Entry]] = &[
     module::ENTRIES,
     pool::ENTRIES,
     stream::ENTRIES,
+    tensor_map::ENTRIES,
     texture::ENTRIES,
     virtual_memory::ENTRIES,
 ];

@@ -21,7 +21,7 @@ use crate::observation::{self, Configuration};
 use crate::stream::operation::Operation;
 use crate::thread;
 use cuda_abi::types::*;
-use cuda_launch::{Carveout, Dim3, FunctionAttributes};
+use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 use ptx_exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, WatchOptions,
 };
@@ -30,8 +30,12 @@ use std::sync::{Arc, OnceLock};
 
 /// A launch's configuration as it is executed: with the block that the function requires, if it
 /// requires one and the program names a block of one thread
-/// (`CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM`). A graph's node keeps what the program named.
+/// (`CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM`), and with the cluster that it requires, if the program
+/// names none. A graph's node keeps what the program named.
 fn with_block_of(mut configuration: Configuration, function: &Function) -> Configuration {
+    if configuration.launch.cluster == Dim3::ZERO {
+        configuration.launch.cluster = function.attributes.required_cluster.unwrap_or(Dim3::ZERO);
+    }
     if configuration.launch.block == Dim3::ONE {
         configuration.launch.block = function.attributes.required_block.unwrap_or(Dim3::ONE);
     }
@@ -178,13 +182,30 @@ pub fn check(device: &Device, function: &Function, configuration: &Configuration
     ensure(required.is_none_or(|required| required == launch.block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(dynamic_shared_bytes <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
     let shared = u64::from(attributes.function.static_shared_bytes) + u64::from(dynamic_shared_bytes);
-    ensure(shared <= ptx_exec::MAX_SHARED.into(), CUDA_ERROR_INVALID_VALUE)?;
+    ensure(shared <= device.attributes.max_shared_bytes_per_block_optin.into(), CUDA_ERROR_INVALID_VALUE)?;
+    check_cluster(launch, attributes.required_cluster)?;
     if *cooperative {
         let resident = u64::from(blocks_per_multiprocessor(function, threads, dynamic_shared_bytes));
         let most = resident * u64::from(device.attributes.multiprocessors);
         ensure(launch.blocks() <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)?;
     }
     check_local_memory(device, function, threads)
+}
+
+/// Most blocks of a cluster that every device with clusters has.
+const PORTABLE_CLUSTER: u64 = 8;
+
+/// Holds the cluster of a launch against what the function requires, and against the grid.
+fn check_cluster(launch: &LaunchConfig, required: Option<Dim3>) -> Result {
+    if launch.cluster == Dim3::ZERO {
+        return Ok(());
+    }
+    let is_wanted = required.is_none_or(|required| required == launch.cluster);
+    let blocks = launch.cluster.count();
+    let sides = launch.grid.to_array().into_iter().zip(launch.cluster.to_array());
+    let is_whole = |(blocks, side): (u32, u32)| side > 0 && blocks % side == 0;
+    let fits = blocks <= PORTABLE_CLUSTER && { sides }.all(is_whole);
+    ensure(is_wanted && fits, CUDA_ERROR_INVALID_CLUSTER_SIZE)
 }
 
 /// Local memory of a block that is allocated for trial when it is launched.
@@ -225,7 +246,7 @@ pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shar
 
 /// The device's limits, as the occupancy calculator wants them.
 pub fn device_limits() -> occupancy::DeviceLimits {
-    let (major, minor) = device::COMPUTE_CAPABILITY;
+    let (major, minor) = device::capability().numbers();
     occupancy::DeviceLimits::of_compute_capability(major as u32, minor as u32)
         .expect("the calculator knows the compute capability that the device reports")
 }

@@ -4,7 +4,7 @@
 //! inputs, printed. It is checked by compiling it. Unlike that, a linker complains of what is
 //! defined nowhere.
 
-use crate::device::{self, ARCHITECTURE};
+use crate::device::{self, architecture};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Table};
 use crate::module::{LoadError, header, no_ptx, no_ptx_but_lto_ir};
@@ -60,7 +60,7 @@ impl Link {
 
     /// Adds PTX, or a fatbin that holds some.
     pub fn add(&self, name: &str, image: &[u8]) -> std::result::Result<(), LoadError> {
-        let parts = match fatbin::read(image, ARCHITECTURE) {
+        let parts = match fatbin::read(image, architecture()) {
             Ok(Image::Ptx(ptx)) => vec![ptx],
             Ok(Image::Parts(parts)) => parts,
             Ok(Image::MachineCodeOnly(architectures)) => {

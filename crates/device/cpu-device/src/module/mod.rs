@@ -11,7 +11,7 @@ pub mod link;
 pub mod machine_code;
 
 use crate::context::{self, Context};
-use crate::device::{self, ARCHITECTURE, ATTRIBUTES, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES};
+use crate::device::{self, MAX_ARGUMENT_BYTES, architecture, fixed_attributes};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::headroom;
@@ -53,7 +53,7 @@ pub struct LoadError {
 pub unsafe fn compile_at(image: *const u8) -> std::result::Result<Arc<Program>, LoadError> {
     check_headroom(0)?;
     // SAFETY: as promised by the caller.
-    let read = unsafe { fatbin::read_pointer(image, ARCHITECTURE) };
+    let read = unsafe { fatbin::read_pointer(image, architecture()) };
     let address = image as u64;
     thread::on_ample_stack(|| compile(read, address))
 }
@@ -83,7 +83,7 @@ fn check_headroom(bytes: usize) -> std::result::Result<(), LoadError> {
 
 /// Compiles an image whose length is known.
 pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadError> {
-    thread::on_ample_stack(|| compile(fatbin::read(image, ARCHITECTURE), image.as_ptr() as u64))
+    thread::on_ample_stack(|| compile(fatbin::read(image, architecture()), image.as_ptr() as u64))
 }
 
 fn compile(
@@ -122,6 +122,14 @@ fn compile(
         )));
     }
     for (kernel, name) in program.kernels() {
+        let static_bytes = program.attributes(kernel).function.static_shared_bytes;
+        let most = fixed_attributes().max_shared_bytes_per_block;
+        if static_bytes > most {
+            return Err(invalid(format!(
+                "the kernel `{name}` declares {static_bytes} bytes of shared memory, and a block has {most}: declare \
+                 the array `.extern` and name its size at the launch"
+            )));
+        }
         let bytes = program.attributes(kernel).param_bytes();
         if bytes > MAX_ARGUMENT_BYTES as usize {
             return Err(invalid(format!(
@@ -139,7 +147,12 @@ fn problems(module: &ptx::Module, first: ptx::Diagnostic, source: &str) -> Strin
     if found.is_empty() {
         found.push(first);
     }
-    let shown = found.iter().take(MAX_PROBLEMS).map(|problem| problem.render("ptx", source));
+    listed(&found, "ptx", source)
+}
+
+/// The problems of a module, as many as a message holds.
+fn listed(found: &[ptx::Diagnostic], name: &str, source: &str) -> String {
+    let shown = found.iter().take(MAX_PROBLEMS).map(|problem| problem.render(name, source));
     let mut text = shown.collect::<Vec<_>>().join("\n");
     if let Some(more) = found.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
         text.push_str(&format!("\nand {more} more"));
@@ -268,7 +281,7 @@ pub struct FunctionSettings {
 
 impl FunctionSettings {
     fn new(attributes: &KernelAttributes) -> Arc<FunctionSettings> {
-        let dynamic = ATTRIBUTES
+        let dynamic = fixed_attributes()
             .max_shared_bytes_per_block
             .saturating_sub(attributes.function.static_shared_bytes) as i32;
         Arc::new(FunctionSettings {
@@ -354,7 +367,7 @@ fn attribute_of(
         CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => function.local_bytes as i32,
         CU_FUNC_ATTRIBUTE_NUM_REGS => function.registers as i32,
         CU_FUNC_ATTRIBUTE_PTX_VERSION => function.ptx_version as i32,
-        CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY.0 * 10 + COMPUTE_CAPABILITY.1,
+        CU_FUNC_ATTRIBUTE_BINARY_VERSION => architecture() as i32,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.max_dynamic_shared() as i32,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout(),
         // Clusters, and what else came after compute capability 8.0.
@@ -371,7 +384,7 @@ fn set_attribute_of(
 ) -> Result {
     let place = match attribute {
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-            let most = ATTRIBUTES
+            let most = fixed_attributes()
                 .max_shared_bytes_per_block_optin
                 .saturating_sub(attributes.function.static_shared_bytes);
             ensure((0..=most as i32).contains(&value), CUDA_ERROR_INVALID_VALUE)?;

@@ -11,8 +11,11 @@ pub(crate) enum Input {
     Thread(u8),
     /// `%ntid`.
     BlockSize(u8),
-    /// `%ctaid`.
+    /// What differs from block to block: along an axis `%ctaid` (0 to 2), `%clusterid` (3 to 5),
+    /// `%cluster_ctaid` (6 to 8); `%cluster_ctarank` (9).
     Block(u8),
+    /// What the cluster has.
+    Cluster(ClusterInput),
     /// `%nctaid`.
     GridSize(u8),
     /// `%laneid`.
@@ -58,4 +61,23 @@ pub(crate) enum Input {
     Frame(u32),
     /// Address of a global or constant variable, by index.
     Global(u32),
+}
+
+/// A value that the blocks of a cluster have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClusterInput {
+    /// `%cluster_nctarank`.
+    Blocks,
+    /// `%cluster_nctaid`.
+    Size(u8),
+    /// `%nclusterid`.
+    Grid(u8),
+    /// `%is_explicit_cluster`.
+    IsGiven,
+    /// The distance between the shared addresses of its blocks; 0 if it has one block.
+    Unit,
+    /// The distance between the generic addresses of their shared memory.
+    Stride,
+    /// The generic address of the shared memory of the first.
+    Window,
 }

@@ -21,7 +21,7 @@ mod step;
 use crate::native::Native;
 use crate::operands::{Class, Reg};
 use crate::registers::Extent;
-pub(crate) use input::Input;
+pub(crate) use input::{ClusterInput, Input};
 use prologue::Prologue;
 pub(crate) use step::{
     BarrierKind, Builtin, Call, Callee, Clock, FloatChoice, Op, Reduction, RuntimeCall, Step, Transfer,

@@ -245,7 +245,7 @@ impl Step {
                     show(index, Role::Use);
                 }
                 args.operands.iter_mut().for_each(|reg| show(reg, Role::Use));
-                let reads = matches!(args.kind, AccessKind::Store | AccessKind::Bulk);
+                let reads = matches!(args.kind, AccessKind::Store | AccessKind::Bulk | AccessKind::Tensor);
                 let role = if reads { Role::Use } else { Role::Def };
                 args.data.iter_mut().for_each(|reg| show(reg, role));
             }

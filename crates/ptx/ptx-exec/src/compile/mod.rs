@@ -194,6 +194,7 @@ impl Program {
                     ..FunctionAttributes::default()
                 },
                 required_block,
+                required_cluster: dimension("reqnctapercluster"),
                 min_blocks: small(min_blocks),
                 params: places
                     .iter()

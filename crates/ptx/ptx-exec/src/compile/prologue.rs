@@ -66,7 +66,8 @@ pub(super) fn find(
 
 fn candidate(steps: &[Step], inputs: &HashMap<Reg, Input>, start: Option<Start>) -> Option<Candidate> {
     let uniform = |reg: Reg| match inputs.get(&reg)? {
-        Input::Block(axis) => Some(Uniform::Block(*axis)),
+        Input::Block(axis @ 0..3) => Some(Uniform::Block(*axis)),
+        Input::Block(_) => None,
         input if !input.is_of_warp() => Some(Uniform::Register(reg)),
         _ => None,
     };

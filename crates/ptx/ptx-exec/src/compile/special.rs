@@ -3,7 +3,7 @@
 
 use ptx::body::SpecialRegister;
 
-use crate::code::{Clock, Input};
+use crate::code::{Clock, ClusterInput, Input};
 
 /// The source of a special register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,15 @@ fn input(register: SpecialRegister, axis: u8) -> Input {
         _ if axis > 2 => Input::Constant(0),
         Tid => Input::Thread(axis),
         Ntid => Input::BlockSize(axis),
-        // Without clusters every block is a cluster of its own.
-        Ctaid | Clusterid => Input::Block(axis),
-        Nctaid | Nclusterid => Input::GridSize(axis),
-        ClusterNctaid | ClusterNctarank => Input::Constant(1),
+        Ctaid => Input::Block(axis),
+        Clusterid => Input::Block(axis + 3),
+        ClusterCtaid => Input::Block(axis + 6),
+        ClusterCtarank => Input::Block(9),
+        Nctaid => Input::GridSize(axis),
+        Nclusterid => Input::Cluster(ClusterInput::Grid(axis)),
+        ClusterNctaid => Input::Cluster(ClusterInput::Size(axis)),
+        ClusterNctarank => Input::Cluster(ClusterInput::Blocks),
+        IsExplicitCluster => Input::Cluster(ClusterInput::IsGiven),
         Laneid => Input::Lane,
         Warpid => Input::Warp,
         Nwarpid => Input::Warps,
@@ -58,7 +63,7 @@ fn input(register: SpecialRegister, axis: u8) -> Input {
         LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt => Input::LaneMask(register),
         TotalSmemSize | AggrSmemSize => Input::SharedBytes { fixed: true, dynamic: true },
         DynamicSmemSize => Input::SharedBytes { fixed: false, dynamic: true },
-        // No clusters, no graph, no environment, no counters, no shared memory that the system
+        // No graph, no environment, no counters, no shared memory that the system
         // keeps for itself.
         _ => Input::Constant(0),
     }

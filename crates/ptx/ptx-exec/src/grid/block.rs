@@ -10,7 +10,7 @@ use crate::budget::{Arena, Share};
 use crate::code::BarrierKind;
 use crate::device::Region;
 use crate::fault::{FaultKind, Stop};
-use crate::launch::Launch;
+use crate::launch::{Launch, SHARED_ALIGNMENT};
 use crate::memory::spaces::Spaces;
 use crate::observe::probe::{Probe, Unwatched};
 use crate::registers::Registers;
@@ -30,6 +30,8 @@ pub(crate) enum Progress {
     Done,
     /// It may wait for other blocks.
     Waiting,
+    /// Nothing goes on before the other blocks of the cluster have come to its barrier.
+    AtClusterBarrier,
 }
 
 /// One resident block; used for one block after the other.
@@ -43,7 +45,8 @@ pub(crate) struct Block<'l, P> {
     idle: Vec<Registers>,
     barriers: Barriers,
     spaces: Spaces<'l>,
-    shared: Arena,
+    /// Its shared memory, unless that is part of its cluster's.
+    shared: Option<Arena>,
     // The windows in `spaces` point into it.
     _local: Arena,
     /// The block's share of the launch's budget.
@@ -64,16 +67,20 @@ pub(crate) struct Block<'l, P> {
 }
 
 impl<'l, P: Probe> Block<'l, P> {
-    /// Room for a block of `launch`; `None` if there is not enough memory for it.
-    pub(crate) fn new(launch: &'l Launch<'l>, probe: P) -> Option<Self> {
+    /// Room for a block of `launch`, with its shared memory at `place` or of its own; `None` if
+    /// there is not enough memory for it.
+    pub(crate) fn new(launch: &'l Launch<'l>, probe: P, place: Option<Region>) -> Option<Self> {
         let mut share = Share::new(&launch.budget);
-        let shared = Arena::new(launch.allocated_shared(), 1024, &mut share)?;
+        let shared = match place {
+            Some(_) => None,
+            None => Some(Arena::new(launch.allocated_shared(), SHARED_ALIGNMENT, &mut share)?),
+        };
         let warps = launch.warps();
         let local_total = launch.local_of_block();
         let local = Arena::new(local_total, u64::from(launch.local_align), &mut share)?;
         let window = |start: u64, bytes: u64| Region { start, end: start + bytes, writable: true };
-        let (shared_window, local_window) =
-            (window(shared.start(), launch.allocated_shared()), window(local.start(), local_total));
+        let own = shared.as_ref().map(|arena| window(arena.start(), launch.allocated_shared()));
+        let (shared_window, local_window) = (place.or(own)?, window(local.start(), local_total));
         let mut spaces =
             Spaces::new(launch.memory, launch.params, shared_window, local_window, launch.local_bytes);
         spaces.requested_shared = launch.shared_bytes;
@@ -82,7 +89,7 @@ impl<'l, P: Probe> Block<'l, P> {
             launch,
             index: [0; 3],
             warps: (0..warps)
-                .map(|index| Warp::new(index, launch, shared.start(), warp_local(index)))
+                .map(|index| Warp::new(index, launch, shared_window.start, warp_local(index)))
                 .collect(),
             begun: 0,
             idle: Vec::new(),
@@ -106,9 +113,13 @@ impl<'l, P: Probe> Block<'l, P> {
     pub(crate) fn start(&mut self, index: [u32; 3]) {
         self.index = index;
         self.barriers.clear();
-        if self.started && self.launch.shared_bytes > 0 {
+        self.spaces.cluster = self.launch.cluster_memory(self.spaces.shared.start, index);
+        if let Some(shared) = &mut self.shared
+            && self.started
+            && self.launch.shared_bytes > 0
+        {
             // What the last block left there is nobody's business.
-            self.shared.clear();
+            shared.clear();
         }
         (self.begun, self.started) = (0, true);
         self.probe.block_starts(index);
@@ -136,7 +147,10 @@ impl<'l, P: Probe> Block<'l, P> {
             }
             let released = self.release_barriers();
             if !released && !tired {
-                return Err(self.deadlock());
+                return match self.waits_for_cluster() {
+                    true => Ok(Progress::AtClusterBarrier),
+                    false => Err(self.deadlock()),
+                };
             }
             spinning_rounds = if spinning && !released { spinning_rounds + 1 } else { 0 };
             if spinning_rounds == PATIENCE {
@@ -171,7 +185,7 @@ impl<'l, P: Probe> Block<'l, P> {
         let ready = std::mem::take(&mut self.ready) && fresh && all == together;
         if fresh && !ready {
             for warp in &mut *warps {
-                warp.take_registers(launch, block, self.shared.start(), &mut self.idle);
+                warp.take_registers(launch, block, self.spaces.shared.start, &mut self.idle);
             }
         }
         let mut around = Surroundings {
@@ -225,7 +239,8 @@ impl<'l, P: Probe> Block<'l, P> {
 
     /// Lets those go on whose barrier is complete; whether any was.
     fn release_barriers(&mut self) -> bool {
-        let mut released = self.release_cluster_barrier();
+        let is_alone = self.launch.cluster_blocks() == 1;
+        let mut released = is_alone && self.has_arrived_at_cluster() && self.pass_cluster_barrier();
         let mut waited_for = 0u32;
         for path in self.warps.iter().flat_map(|warp| &warp.paths) {
             if let State::Barrier(waiting) = path.state {
@@ -256,13 +271,23 @@ impl<'l, P: Probe> Block<'l, P> {
         released
     }
 
-    /// Ends the phase of the cluster's barrier if all have arrived; whether that lets any thread go
-    /// on.
-    fn release_cluster_barrier(&mut self) -> bool {
-        let cluster = &mut self.barriers.cluster;
-        let missing =
-            self.warps.iter().zip(&cluster.arrived).any(|(warp, arrived)| warp.live & !arrived != 0);
-        if missing || cluster.arrived.iter().all(|&lanes| lanes == 0) {
+    /// Whether threads wait at the barrier of a cluster that has other blocks.
+    fn waits_for_cluster(&self) -> bool {
+        let waits = |warp: &Warp| waiting_at(warp, CLUSTER_BARRIER).next().is_some();
+        self.launch.cluster_blocks() > 1 && self.warps.iter().any(waits)
+    }
+
+    /// Whether no thread is missing at the cluster's barrier; those that have exited are not.
+    pub(crate) fn has_arrived_at_cluster(&self) -> bool {
+        // Warps that have not begun have not come either.
+        let arrived = self.warps.iter().zip(&self.barriers.cluster.arrived);
+        self.begun == self.warps.len() && arrived.clone().all(|(warp, arrived)| warp.live & !arrived == 0)
+    }
+
+    /// Ends the phase of the cluster's barrier, at which all have arrived; whether that lets any
+    /// thread go on.
+    pub(crate) fn pass_cluster_barrier(&mut self) -> bool {
+        if self.barriers.cluster.arrived.iter().all(|&lanes| lanes == 0) {
             return false;
         }
         self.probe.barrier_opens(CLUSTER_BARRIER, &self.warps);
@@ -321,7 +346,7 @@ impl<'l, P: Probe> Block<'l, P> {
         (votes, voters)
     }
 
-    fn deadlock(&self) -> Box<Stop> {
+    pub(super) fn deadlock(&self) -> Box<Stop> {
         let text = "every thread of the block waits, at a barrier or for other lanes, and none can go on";
         let stuck = self.warps.iter().find_map(|warp| warp.stuck(FaultKind::Deadlock, text));
         stuck.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Deadlock, text)))

@@ -1,11 +1,12 @@
 //! A grid: its blocks, executed by a pool of worker threads.
 //!
-//! Each core has a thread, which takes the next block in order and runs it to its end. A block that
-//! spins without progress may wait for a block that has not started (a grid barrier): its thread
-//! then also starts that block and alternates between both. Such kernels therefore end if they end
+//! Each core has a thread, which takes the next cluster (without clusters: the next block) in order
+//! and runs it to its end. One that spins without progress may wait for another that has not
+//! started (a grid barrier): its thread then also starts that one and alternates between both. Such kernels therefore end if they end
 //! on a GPU on which the whole grid is resident.
 
 mod block;
+mod cluster;
 mod workers;
 
 use std::sync::atomic::AtomicBool;
@@ -50,7 +51,7 @@ pub fn launch(
 }
 
 /// Runs a kernel to its end and watches it: several times slower than [`launch`]. What was seen of
-/// a launch that fails is what happened until then.
+/// a launch that fails is what happened until then. Clusters of several blocks are not watched.
 ///
 /// # Errors
 ///
@@ -63,6 +64,10 @@ pub fn watch(
     cancel: &AtomicBool,
     options: WatchOptions,
 ) -> (Result<LaunchStats, Fault>, Observation) {
+    if params.config.blocks_per_cluster() > 1 {
+        // Observers know the shared memory of one block.
+        return (launch(linked, kernel, params, memory, cancel), Observation::default());
+    }
     let mut observation = Observation::default();
     let outcome = launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
         let watch = Watch::new(launch, options);
@@ -107,7 +112,7 @@ fn launch_by(
         inlined_at: None,
     })?;
     launch.workspace = workspace.address;
-    let blocks = launch.config.blocks();
+    let blocks = launch.clusters();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = if params.workers == 0 { cores() } else { params.workers };
     let workers = workers.min(blocks.try_into().unwrap_or(usize::MAX));

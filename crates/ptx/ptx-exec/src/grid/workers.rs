@@ -1,11 +1,13 @@
-//! The worker pool of a launch: each worker takes blocks until there are none.
+//! The worker pool of a launch: each worker takes blocks until there are none. Where a launch has
+//! clusters, a block here is a cluster of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::block::{Block, Progress};
+use super::block::Progress;
+use super::cluster::Cluster;
 use crate::fault::{Fault, Stop};
 use crate::launch::Launch;
 use crate::observe::probe::Probe;
@@ -78,7 +80,7 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
             *mine = first..first.saturating_add(self.share).min(self.blocks);
         }
         let index = mine.next()?;
-        let [x, y, z] = self.launch.config.grid.to_array().map(u64::from);
+        let [x, y, z] = self.launch.cluster_grid().map(u64::from);
         Some(match (y, z) {
             (1, 1) => [index as u32, 0, 0],
             _ => [index % x, index / x % y, index / x / y].map(|at| at as u32),
@@ -86,15 +88,15 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
     }
 
     /// Room for a block, if there is memory for it.
-    fn room(&self) -> Option<Box<Block<'_, P>>> {
-        Block::new(self.launch, (self.probe)()?).map(Box::new)
+    fn room(&self) -> Option<Box<Cluster<'_, P>>> {
+        Cluster::new(self.launch, &self.probe).map(Box::new)
     }
 
     /// Runs blocks until there are none, one has failed, or there is no memory for one: those are
     /// left to others.
-    fn run<'b>(&'b self, mut spare: Option<Box<Block<'b, P>>>) {
+    fn run<'b>(&'b self, mut spare: Option<Box<Cluster<'b, P>>>) {
         let mut mine = 0..0;
-        let mut resident: VecDeque<Box<Block<P>>> = VecDeque::new();
+        let mut resident: VecDeque<Box<Cluster<P>>> = VecDeque::new();
         let mut counts = Counts::default();
         loop {
             let mut block = match resident.pop_front() {
@@ -107,10 +109,10 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
             match block.run() {
                 Ok(Progress::Done) => {
                     if let Some(other) = spare.replace(block) {
-                        counts.add(&other.counts);
+                        counts.add(&other.counts());
                     }
                 }
-                Ok(Progress::Waiting) => {
+                Ok(Progress::Waiting | Progress::AtClusterBarrier) => {
                     resident.push_back(block);
                     // What it waits for may not have started.
                     let another =
@@ -121,13 +123,13 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
                     }
                 }
                 Err(stop) => {
-                    self.fail(*stop, block.index);
+                    self.fail(*stop, block.index());
                     return;
                 }
             }
         }
         if let Some(block) = spare {
-            counts.add(&block.counts);
+            counts.add(&block.counts());
         }
         if let Ok(total) = &mut *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
             total.add(&counts);
@@ -138,8 +140,8 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
     fn start<'b>(
         &'b self,
         mine: &mut Range<u64>,
-        spare: &mut Option<Box<Block<'b, P>>>,
-    ) -> Option<Box<Block<'b, P>>> {
+        spare: &mut Option<Box<Cluster<'b, P>>>,
+    ) -> Option<Box<Cluster<'b, P>>> {
         if self.launch.failed.load(Ordering::Relaxed) {
             return None;
         }

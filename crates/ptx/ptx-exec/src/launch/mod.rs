@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::budget::Budget;
-use crate::code::{Clock, Code, Input, Named};
+use crate::code::{Clock, ClusterInput, Code, Input, Named};
 use crate::device::{KernelId, Memory, Region};
 use crate::fault::{Fault, FaultKind, Stop};
+use crate::memory::spaces::ClusterMemory;
 use crate::native::Engine;
 use crate::operands::{Class, Reg};
 use crate::program::{KernelAttributes, Program};
@@ -23,8 +24,18 @@ use cuda_launch::{Dim3, LaunchConfig};
 /// Most threads of a block, and most along one of its axes.
 pub const MAX_THREADS: u32 = 1024;
 
-/// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
-pub const MAX_SHARED: u32 = 163 * 1024;
+/// Most shared memory of a block, in bytes: what compute capability 9.0 allows.
+pub const MAX_SHARED: u32 = 227 * 1024;
+
+/// Most blocks of a cluster.
+pub const MAX_CLUSTER: u32 = 16;
+
+/// The alignment of a block's shared memory, in bytes.
+pub(crate) const SHARED_ALIGNMENT: u64 = 1024;
+
+/// The distance between the shared addresses by which a block names the memory of the blocks of
+/// its cluster, of rank 0 from one such distance on: what it names its own by is smaller.
+pub(crate) const CLUSTER_UNIT: u64 = 1 << 24;
 
 /// Bytes in which shared memory is allocated.
 const SHARED_UNIT: u64 = 128;
@@ -76,7 +87,8 @@ impl Linked {
 /// The parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchParams<'a> {
-    /// Grid, block and dynamic shared memory; clusters are not executed.
+    /// Grid, block, cluster and dynamic shared memory. Without a cluster, it is the one that the
+    /// kernel requires.
     pub config: LaunchConfig,
     /// Whether all blocks have to be resident at once.
     pub cooperative: bool,
@@ -101,6 +113,8 @@ pub(crate) struct Launch<'a> {
     kernel: KernelId,
     pub(crate) config: LaunchConfig,
     pub(crate) block_threads: u32,
+    /// Blocks of a cluster along each axis; ones without clusters.
+    cluster: [u32; 3],
     /// Tells launches apart: `%gridid`.
     pub(crate) identity: u64,
     /// The address of the workspace that the grid shares; 0 without one.
@@ -119,8 +133,8 @@ pub(crate) struct Launch<'a> {
     /// The budget for the threads' own memory.
     pub(crate) budget: Budget,
     pub(crate) params: Region,
-    /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an
-    /// axis.
+    /// The kernel's inputs that differ from block to block: registers and what of the block they
+    /// hold, as [`block_value`](Self::block_value) takes it.
     pub(crate) block_inputs: Vec<(Reg, Class, u8)>,
     started: Instant,
 }
@@ -180,6 +194,7 @@ pub(crate) fn prepare<'a>(
         kernel: kernel_id,
         config: params.config,
         block_threads: threads as u32,
+        cluster: cluster(params.config, attributes)?,
         identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
         workspace: 0,
         shared_bytes,
@@ -203,6 +218,29 @@ pub(crate) fn prepare<'a>(
     })
 }
 
+/// The blocks of a cluster along each axis; the error is a sentence.
+fn cluster(config: LaunchConfig, attributes: &KernelAttributes) -> Result<[u32; 3], String> {
+    let required = attributes.required_cluster;
+    if let Some(required) = required
+        && !config.cluster.is_empty()
+        && config.cluster != required
+    {
+        return Err(format!("the kernel requires clusters of {required:?}, not {:?}", config.cluster));
+    }
+    let cluster = match config.cluster.is_empty() {
+        true => required.unwrap_or(Dim3::ONE),
+        false => config.cluster,
+    };
+    if cluster.is_empty() || cluster.count() > MAX_CLUSTER.into() {
+        return Err(format!("a cluster has 1 to {MAX_CLUSTER} blocks, not {cluster:?}"));
+    }
+    let (grid, cluster) = (config.grid.to_array(), cluster.to_array());
+    match grid.iter().zip(&cluster).all(|(blocks, side)| blocks % side == 0) {
+        true => Ok(cluster),
+        false => Err(format!("a grid of {grid:?} blocks is no multiple of clusters of {cluster:?}")),
+    }
+}
+
 /// Local memory that the frames of a thread take where no function is recursive.
 fn frames_bytes(attributes: &KernelAttributes) -> u64 {
     // Builtin functions find their arguments above the deepest frame.
@@ -222,6 +260,76 @@ impl<'a> Launch<'a> {
     /// what they asked for.
     pub(crate) fn allocated_shared(&self) -> u64 {
         self.shared_bytes.next_multiple_of(SHARED_UNIT)
+    }
+
+    /// Blocks of a cluster.
+    pub(crate) fn cluster_blocks(&self) -> u32 {
+        self.cluster.iter().product()
+    }
+
+    /// Clusters of the grid along each axis.
+    pub(crate) fn cluster_grid(&self) -> [u32; 3] {
+        let grid = self.config.grid.to_array();
+        std::array::from_fn(|axis| grid[axis] / self.cluster[axis])
+    }
+
+    /// Clusters of the grid.
+    pub(crate) fn clusters(&self) -> u64 {
+        self.cluster_grid().map(u64::from).iter().product()
+    }
+
+    /// The block of this rank in a cluster.
+    pub(crate) fn block_of_cluster(&self, cluster: [u32; 3], rank: u32) -> [u32; 3] {
+        let [x, y, _] = self.cluster;
+        let inside = [rank % x, rank / x % y, rank / x / y];
+        std::array::from_fn(|axis| cluster[axis] * self.cluster[axis] + inside[axis])
+    }
+
+    /// The rank of a block in its cluster.
+    fn rank(&self, block: [u32; 3]) -> u32 {
+        let [x, y, z]: [u32; 3] = std::array::from_fn(|axis| block[axis] % self.cluster[axis]);
+        (z * self.cluster[1] + y) * self.cluster[0] + x
+    }
+
+    /// The value of [`Input::Block`] in a block.
+    pub(crate) fn block_value(&self, block: [u32; 3], which: u8) -> u32 {
+        match usize::from(which) {
+            axis @ 0..3 => block[axis],
+            axis @ 3..6 => block[axis - 3] / self.cluster[axis - 3],
+            axis @ 6..9 => block[axis - 6] % self.cluster[axis - 6],
+            _ => self.rank(block),
+        }
+    }
+
+    /// The distance in bytes from the shared memory of a block to that of the next of its cluster.
+    pub(crate) fn cluster_stride(&self) -> u64 {
+        self.allocated_shared().next_multiple_of(SHARED_ALIGNMENT).max(SHARED_ALIGNMENT)
+    }
+
+    /// The shared memory of the cluster of a block whose own begins at `shared`.
+    pub(crate) fn cluster_memory(&self, shared: u64, block: [u32; 3]) -> ClusterMemory {
+        let stride = self.cluster_stride();
+        let start = shared - stride * u64::from(self.rank(block));
+        ClusterMemory { start, stride, bytes: self.allocated_shared(), blocks: self.cluster_blocks().into() }
+    }
+
+    /// The value of an input that tells about the cluster of a block.
+    pub(crate) fn cluster_input(&self, which: ClusterInput, shared: u64, block: [u32; 3]) -> u64 {
+        match which {
+            ClusterInput::Blocks => self.cluster_blocks().into(),
+            ClusterInput::Size(axis) => self.cluster[usize::from(axis) % 3].into(),
+            ClusterInput::Grid(axis) => self.cluster_grid()[usize::from(axis) % 3].into(),
+            ClusterInput::IsGiven => u64::from(self.cluster_blocks() > 1 || !self.config.cluster.is_empty()),
+            ClusterInput::Unit => {
+                if self.cluster_blocks() > 1 {
+                    CLUSTER_UNIT
+                } else {
+                    0
+                }
+            }
+            ClusterInput::Stride => self.cluster_stride(),
+            ClusterInput::Window => self.cluster_memory(shared, block).start,
+        }
     }
 
     /// Local memory of all threads of a block, those that fill up the last warp included.

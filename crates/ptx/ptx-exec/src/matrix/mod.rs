@@ -1,13 +1,15 @@
-//! The matrix instructions of a warp: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//! The matrix instructions of a warp: `mma`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 //!
 //! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
 //! wait for every lane and are executed for the whole warp. `product` has the arithmetic,
-//! `transfer` loads, stores and transposes.
+//! `transfer` loads, stores and transposes, `group` the products of warp groups.
 
+mod group;
 mod layout;
 mod product;
 mod transfer;
 
+pub(super) use group::{Adds, Factor, Group};
 pub(super) use layout::{Layout, Shape};
 pub(super) use product::{Arithmetic, Float, Format, Integer};
 pub(super) use transfer::{Fragment, Order, Span};
@@ -34,6 +36,8 @@ pub(super) enum Operation {
     Multiply { product: Product, arithmetic: Arithmetic },
     /// The same in `.f64`, on longs.
     MultiplyDouble { product: Product, rounding: Rounding },
+    /// `wgmma.mma_async`.
+    MultiplyGroup(Box<Group>),
     /// `movmatrix`: an 8 by 8 matrix of 16-bit elements, transposed.
     Transpose,
     /// `ldmatrix`: such a matrix for each result.
@@ -66,6 +70,9 @@ impl MatrixStep {
         if let Some(address) = &mut self.address {
             show(&mut address.address, Role::Use);
         }
+        if let Operation::MultiplyGroup(group) = &mut self.operation {
+            group.registers(show);
+        }
         self.sources.iter_mut().for_each(|reg| show(reg, Role::Use));
         self.results.iter_mut().for_each(|reg| show(reg, Role::Def));
     }
@@ -95,6 +102,10 @@ impl MatrixStep {
                     && b >= product.b.registers
                     && values.len() == a + b + product.c.registers
                     && self.results.len() == product.d.registers
+            }
+            Operation::MultiplyGroup(group) => {
+                let (a, c) = group.counts();
+                group.takes(&class) && values.len() == a + c && self.results.len() == c
             }
             Operation::Transpose => (self.results.len(), values.len()) == (1, 1),
             Operation::LoadTiles { .. } => matches!((self.results.len(), values.len()), (1 | 2 | 4, 0)),
@@ -145,6 +156,7 @@ impl MatrixStep {
                     );
                     Ok(())
                 }
+                (Operation::MultiplyGroup(group), _) => group.run(lanes, spaces, sources, results),
                 (Operation::Transpose, _) => {
                     transfer::transpose(lanes, sources, results);
                     Ok(())

@@ -121,12 +121,11 @@ where
         unsafe {
             spaces.locate(lanes, args, 4, true, &mut addresses)?;
             let (f, g) = (conjure::<F>(), conjure::<G>());
-            let shared = spaces.shared.start..spaces.shared.end;
             let operands = lanes.source::<u32>(args.operands[0]);
             let mut old = [0; WARP];
             each_lane(lanes.mask, |lane| {
                 let cell = addresses[lane] as *mut u32;
-                old[lane] = match shared.contains(&addresses[lane]) {
+                old[lane] = match spaces.is_shared(addresses[lane]) {
                     true => u32::update(cell, |old| f(old, operands[lane])),
                     false => u32::update(cell, |old| g(old, operands[lane])),
                 };

@@ -178,8 +178,8 @@ unsafe fn change_object(
     address: u64,
     change: impl FnOnce(u64) -> Result<u64, String>,
 ) -> Result<(), String> {
-    if !(spaces.shared.start..spaces.shared.end).contains(&address) {
-        return Err("an mbarrier has to lie in the block's shared memory".to_owned());
+    if !spaces.is_shared(address) {
+        return Err("an mbarrier has to lie in shared memory".to_owned());
     }
     let object = address as *mut u64;
     // SAFETY: the caller's promise.

@@ -12,3 +12,4 @@ pub(crate) mod mbarrier;
 pub(crate) mod shadow;
 pub(crate) mod single_copy;
 pub(crate) mod spaces;
+pub(crate) mod tensor;

@@ -10,6 +10,7 @@
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
+use crate::launch::CLUSTER_UNIT;
 use crate::native::Kept;
 use crate::operands::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
@@ -35,6 +36,43 @@ pub(crate) struct AccessFault {
     pub(crate) text: String,
 }
 
+/// The shared memory of the blocks of a cluster, at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClusterMemory {
+    /// That of the block of rank 0.
+    pub(crate) start: u64,
+    /// The distance to the next.
+    pub(crate) stride: u64,
+    /// Bytes of each block.
+    pub(crate) bytes: u64,
+    pub(crate) blocks: u64,
+}
+
+impl ClusterMemory {
+    /// Whether the bytes belong to one of several blocks.
+    fn holds(&self, address: u64, bytes: u64) -> bool {
+        if self.blocks <= 1 {
+            return false;
+        }
+        let offset = address.wrapping_sub(self.start);
+        let inside = offset % self.stride;
+        offset < self.stride * self.blocks && inside < self.bytes && self.bytes - inside >= bytes
+    }
+
+    /// The address of what a block names by `offset` from the start of its own memory, `shared`.
+    fn address(&self, shared: u64, offset: u64) -> u64 {
+        let (rank, inside) = (offset / CLUSTER_UNIT, offset % CLUSTER_UNIT);
+        match rank {
+            // It stays what it is, which nothing holds.
+            _ if rank > self.blocks => shared.wrapping_add(offset),
+            0 if inside < self.bytes => shared.wrapping_add(offset),
+            // Not the memory of a neighbour.
+            0 => self.start + self.stride * self.blocks + offset,
+            _ => self.start + (rank - 1) * self.stride + inside,
+        }
+    }
+}
+
 /// Regions that a block remembers.
 const REMEMBERED: usize = 4;
 
@@ -47,6 +85,8 @@ pub(crate) struct Spaces<'a> {
     pub(crate) shared: Region,
     /// Bytes of it that the launch asked for, for messages.
     pub(crate) requested_shared: u64,
+    /// The shared memory of its cluster.
+    pub(crate) cluster: ClusterMemory,
     /// The kernel's parameters, read-only.
     pub(crate) params: Region,
     /// Local memory of the block's threads, one after the other.
@@ -167,6 +207,7 @@ impl<'a> Spaces<'a> {
             memory,
             regions,
             shared,
+            cluster: ClusterMemory { start: shared.start, stride: 1, bytes: 0, blocks: 1 },
             requested_shared: shared.end - shared.start,
             params,
             local,
@@ -445,6 +486,10 @@ impl<'a> Spaces<'a> {
         if mask != u32::MAX {
             blend(addresses, &[first; WARP], !mask);
         }
+        if space == Space::Shared && self.cluster.blocks > 1 {
+            let (cluster, shared) = (self.cluster, self.shared.start);
+            addresses.iter_mut().for_each(|at| *at = cluster.address(shared, at.wrapping_sub(shared)));
+        }
         let window = self.window(space, first, write);
         if survey(addresses, window.start, window.end, bytes) {
             self.find(space, addresses, mask, bytes, write)?;
@@ -532,6 +577,7 @@ impl<'a> Spaces<'a> {
         };
         let fits = |size: u64| address < size && size - address >= bytes;
         match space {
+            Space::Shared if self.cluster.holds(self.shared.start.wrapping_add(address), bytes) => Ok(()),
             Space::Shared if !fits(self.shared.end - self.shared.start) => {
                 beyond("shared", self.requested_shared)
             }
@@ -561,6 +607,9 @@ impl<'a> Spaces<'a> {
                 if window.holds(address, bytes) {
                     return Some(window);
                 }
+            }
+            if self.cluster.holds(address, bytes) {
+                return Some(Region { start: address, end: address + bytes, writable: true });
             }
         }
         if let Some(index) = self.regions.iter().position(|region| region.holds(address, bytes)) {
@@ -602,6 +651,11 @@ impl<'a> Spaces<'a> {
     pub(crate) fn forget(&mut self) {
         self.regions = [NOWHERE; REMEMBERED];
         self.native.iter_mut().for_each(Kept::forget);
+    }
+
+    /// Whether a generic address is one of the block's shared memory, or of its cluster's.
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
+        self.shared.holds(address, 1) || self.cluster.holds(address, 1)
     }
 
     /// The host address of `bytes` bytes at a generic address, for what is not a step on lanes.

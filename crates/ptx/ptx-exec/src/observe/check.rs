@@ -194,7 +194,7 @@ impl<'l> Checker<'l> {
 
     fn access(&mut self, moment: &Moment, site: &Site, args: &AccessArgs) {
         self.check_address(moment, args);
-        if args.kind == AccessKind::Bulk {
+        if matches!(args.kind, AccessKind::Bulk | AccessKind::Tensor) {
             self.requests(moment, site);
             if args.data[1].is_some() {
                 self.synchronize(moment, &survey::generic_spots(moment, args.data[1]));

@@ -3,6 +3,7 @@
 use apex_counts::Direction;
 
 use crate::code::Op;
+use crate::launch::MAX_SHARED;
 use crate::matrix::MatrixStep;
 use crate::observe::probe::Moment;
 use crate::observe::survey::{self, Spot};
@@ -33,6 +34,7 @@ pub(super) fn requests(moment: &Moment) -> Vec<Request> {
     match &moment.step.op {
         Op::Matrix(step) => of_matrix(moment, step),
         Op::Access { args, .. } if args.kind == AccessKind::Bulk => of_bulk_copy(moment, args),
+        Op::Access { args, .. } if args.kind == AccessKind::Tensor => of_tensor_copy(moment, args),
         _ => Vec::new(),
     }
 }
@@ -61,6 +63,21 @@ fn of_bulk_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
         let (mask, bytes) = (1 << lane, sizes[lane]);
         requests.push(Request { mask, spots: from, bytes, direction: Direction::Load });
         requests.push(Request { mask, spots: to, bytes, direction: Direction::Store });
+    });
+    requests
+}
+
+/// Each lane's copy by itself: what it reads or writes of shared memory.
+fn of_tensor_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
+    // SAFETY: the frame has the registers of the step; of a copy the size is a word.
+    let sizes = unsafe { moment.lanes.source::<u32>(args.operands[0]) };
+    // Only a copy into shared memory has an mbarrier.
+    let direction = if args.data[1].is_some() { Direction::Store } else { Direction::Load };
+    let (spots, mut requests) = (survey::spots(moment, args), Vec::new());
+    each_lane(moment.lanes.mask, |lane| {
+        // A map that is none has any size; the copy is then refused.
+        let bytes = sizes[lane].min(MAX_SHARED);
+        requests.push(Request { mask: 1 << lane, spots, bytes, direction });
     });
     requests
 }

@@ -55,7 +55,9 @@ impl Tallies {
             op => {
                 tally.not_predicated_off += u64::from(active.count_ones());
                 match op {
-                    Op::Access { args, .. } if args.kind == AccessKind::Bulk => tally.requests(moment),
+                    Op::Access { args, .. } if matches!(args.kind, AccessKind::Bulk | AccessKind::Tensor) => {
+                        tally.requests(moment)
+                    }
                     Op::Matrix(_) => tally.requests(moment),
                     Op::Access { args, .. } if args.kind == AccessKind::Mbarrier => {}
                     Op::Access { args, .. } if active != 0 => tally.access(moment, site, args),

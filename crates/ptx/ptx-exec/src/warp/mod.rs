@@ -118,9 +118,9 @@ impl Warp {
     pub(crate) fn start(&mut self, launch: &Launch, block: [u32; 3]) {
         self.live = launch.lanes_of(self.index);
         let lanes = self.first_lanes(launch);
-        for &(reg, class, axis) in &launch.block_inputs {
+        for &(reg, class, which) in &launch.block_inputs {
             // SAFETY: the frame has the register, of this class.
-            unsafe { lanes.fill(class, reg, block[axis as usize]) };
+            unsafe { lanes.fill(class, reg, launch.block_value(block, which)) };
         }
         self.paths.truncate(1);
         match self.paths.as_mut_slice() {

@@ -86,10 +86,11 @@ impl Surroundings<'_, '_, '_> {
     /// `warps` are frames of the kernel, in which all lanes act that have not exited.
     #[inline(always)]
     pub(crate) unsafe fn set_block_inputs(&self, warps: &[Lanes]) {
-        for &(reg, class, axis) in &self.launch.block_inputs {
+        for &(reg, class, which) in &self.launch.block_inputs {
+            let value = self.launch.block_value(self.block, which);
             for lanes in warps {
                 // SAFETY: the frame has the register, of this class.
-                unsafe { lanes.fill(class, reg, self.block[axis as usize]) };
+                unsafe { lanes.fill(class, reg, value) };
             }
         }
     }

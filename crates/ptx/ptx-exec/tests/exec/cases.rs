@@ -1,7 +1,7 @@
 //! Text cases: a PTX file whose comments say how it is launched and what comes out.
 //!
 //! ```text
-//! // launch NAME grid 2 1 1 block 64 1 1 [shared BYTES] [stack BYTES] [workers N]
+//! // launch NAME grid 2 1 1 block 64 1 1 [cluster 2 1 1] [shared BYTES] [stack BYTES] [workers N]
 //! // param u32 5                    a scalar parameter
 //! // param u32[] 1 2 3              a buffer; its address is the parameter
 //! // param u32[64] random 7         a buffer of random bits (any seed)
@@ -30,6 +30,7 @@ struct Launch {
     kernel: String,
     grid: [u32; 3],
     block: [u32; 3],
+    cluster: [u32; 3],
     shared: u32,
     stack: u32,
     workers: usize,
@@ -126,12 +127,14 @@ fn launches(source: &str) -> Vec<Launch> {
         let words: Vec<&str> = comment.split_whitespace().collect();
         let Some(&first) = words.first() else { continue };
         if first == "launch" {
+            let cluster = words.iter().position(|word| *word == "cluster");
             let option = |name: &str| words.iter().position(|word| *word == name).map(|at| words[at + 1]);
             let at = |name: &str| words.iter().position(|word| *word == name).unwrap() + 1;
             launches.push(Launch {
                 kernel: words[1].to_owned(),
                 grid: triple(&words[at("grid")..]),
                 block: triple(&words[at("block")..]),
+                cluster: cluster.map_or([0; 3], |at| triple(&words[at + 1..])),
                 defects: announced(source, index),
                 shared: option("shared").map_or(0, |value| value.parse().unwrap()),
                 stack: option("stack").map_or(1024, |value| value.parse().unwrap()),
@@ -190,7 +193,8 @@ fn check(path: &Path, watched: bool) {
             })
             .collect();
         let params = LaunchParams {
-            config: LaunchConfig::new(case.grid, case.block).with_dynamic_shared_bytes(case.shared),
+            config: LaunchConfig { cluster: case.cluster.into(), ..LaunchConfig::new(case.grid, case.block) }
+                .with_dynamic_shared_bytes(case.shared),
             cooperative: false,
             stack: case.stack,
             workers: case.workers,

@@ -41,18 +41,51 @@ pub(super) fn matching(parts: &[Part], needs: &[Need], words: &[&str], furthest:
     found
 }
 
-/// The choices that give `words` in some order; types, layouts and shapes keep theirs.
+/// The choices that give `words` in some order; types keep theirs among each other, and so do the
+/// layouts of matrices.
 pub(super) fn permuted(parts: &[Part], needs: &[Need], words: &[&str]) -> Vec<Choice> {
-    let ordered = |word: &&str| !is_free(word);
-    let fixed: Vec<&str> = words.iter().copied().filter(|word| ordered(word)).collect();
     let count = |words: &[&str], word: &str| words.iter().filter(|other| **other == word).count();
     let mut found = walk(parts, vec![start(needs)], &mut |chosen| {
         let last = chosen[chosen.len() - 1];
-        let place = chosen.iter().filter(|word| ordered(word)).count();
-        count(chosen, last) <= count(words, last) && (!ordered(&last) || fixed.get(place - 1) == Some(&last))
+        if count(chosen, last) > count(words, last) {
+            return false;
+        }
+        let order = Order::of(last);
+        let alike = |word: &&str| Order::of(word) == order;
+        let place = chosen.iter().filter(|word| alike(word)).count();
+        order == Order::Free || words.iter().copied().filter(alike).nth(place - 1) == Some(last)
     });
     found.retain(|choice| choice.words.len() == words.len());
     found
+}
+
+/// Among which modifiers the place of one matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Among none.
+    Free,
+    /// Among the layouts of matrices.
+    Layouts,
+    /// Among types and all others.
+    Types,
+}
+
+impl Order {
+    fn of(word: &str) -> Order {
+        match word {
+            "row" | "col" => Order::Layouts,
+            _ if is_free(word) || is_shape(word) => Order::Free,
+            _ => Order::Types,
+        }
+    }
+}
+
+/// Whether the word is the shape of matrices: `m16n8k16`.
+fn is_shape(word: &str) -> bool {
+    let numbers = word.strip_prefix('m').and_then(|rest| rest.split_once('n'));
+    let Some((m, rest)) = numbers else { return false };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(m) && rest.split_once('k').is_some_and(|(n, k)| digits(n) && digits(k))
 }
 
 /// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding,
@@ -122,9 +155,9 @@ const FREE: &[&str] = &[
 ];
 
 /// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are
-/// repeated.
+/// repeated, and matrices have a layout each.
 pub(super) fn is_repeatable(word: &str) -> bool {
-    let once = ["ftz", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
+    let once = ["ftz", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "row", "col"];
     ScalarType::from_name(word).is_none() && StateSpace::from_name(word).is_none() && !once.contains(&word)
 }
 

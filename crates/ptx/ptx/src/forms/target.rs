@@ -58,6 +58,10 @@ const SINCE: &[(u32, Version)] = &[
     (121, (8, 8)),
 ];
 
+/// Further targets that ptxas takes, of GPUs that no PTX version introduced; sm_110 was called
+/// sm_101 before PTX 9.0.
+const UNLISTED: &[u32] = &[11, 13, 21, 82, 101];
+
 impl Target {
     /// Whether PTX for this target may use what needs `needed`.
     pub fn has(self, needed: Target) -> bool {
@@ -90,7 +94,13 @@ impl Target {
         all.filter(|target| target.has_letter() && target.runs_on(capability)).collect()
     }
 
-    /// Whether there is a target of this number and letter.
+    /// Whether there is such a target: ptxas 13.5 takes PTX for it.
+    pub fn exists(self) -> bool {
+        let is_named = SINCE.iter().any(|(number, _)| *number == self.number);
+        (is_named || UNLISTED.contains(&self.number)) && self.has_letter()
+    }
+
+    /// Whether a target of this number may have the letter.
     fn has_letter(self) -> bool {
         match self.suffix {
             Suffix::None => true,

@@ -2,8 +2,12 @@
 
 use super::Verifier;
 use crate::body::Body;
-use crate::syntax::{Constant, Initializer, Variable};
+use crate::forms::Version;
+use crate::syntax::{Constant, Initializer, Linkage, Variable};
 use crate::syntax::{ScalarType, StateSpace};
+
+/// The first version with bytes of addresses as initial values.
+const MASKS: Version = (7, 1);
 
 /// Bytes of the widest vector.
 const WIDEST: u64 = 16;
@@ -22,6 +26,9 @@ impl<'m> Verifier<'_, 'm> {
         if variable.ty == ScalarType::Pred && variable.space != StateSpace::Reg {
             self.problem(variable.position, format!("`{name}` is a predicate, which only `.reg` holds"));
         }
+        if variable.dimensions.contains(&Some(0)) && variable.linkage != Linkage::Extern {
+            self.problem(variable.position, format!("`{name}` has no elements: only `.extern` arrays can"));
+        }
         let Some(initializer) = &variable.initializer else { return };
         if !matches!(variable.space, StateSpace::Global | StateSpace::Const) {
             let message = format!(
@@ -34,6 +41,10 @@ impl<'m> Verifier<'_, 'm> {
             let own = |body: &Body<'_>| body.variables.iter().any(|place| &*place.declaration.name == name);
             self.names.before(item, name).is_some() || body.is_some_and(own)
         };
+        if self.module.version < MASKS && initializer.has_mask() {
+            let message = format!("initial value of `{name}`: a byte of an address needs PTX 7.1");
+            self.problem(variable.position, message);
+        }
         if let Err(message) =
             initializer.fits(variable).and_then(|()| check(variable, initializer, &is_known))
         {
@@ -71,6 +82,15 @@ impl Initializer {
             open.extend(items.iter().map(|item| (item, depth + 1)));
         }
         Ok(())
+    }
+
+    /// Whether it takes a byte of an address, `0xff(name)`. The parser bounds the depth.
+    fn has_mask(&self) -> bool {
+        match self {
+            Initializer::Symbol(symbol) => symbol.mask.is_some(),
+            Initializer::List(items) => items.iter().any(Initializer::has_mask),
+            _ => false,
+        }
     }
 
     /// Whether it is a field of a texture or sampler.

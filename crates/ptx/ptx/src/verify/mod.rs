@@ -6,15 +6,15 @@
 //! `tests/verify.rs` holds it to both: of 5,171 random changes to single instructions of real
 //! modules, ptxas 13.5 and the verifier refuse 4,365, neither 801, ptxas alone 5.
 //!
-//! The CPU device runs it on modules that do not compile, to list all of their errors. It does not
-//! run it on others, so it executes some PTX that ptxas refuses. Tests run it on generated PTX.
+//! The CPU device takes no module with a problem. Tests run the verifier on generated PTX.
 //!
 //! # What is checked
 //!
-//! 1. The target exists, and the module's version knows it.
+//! 1. Version, target and the target's options exist, and the version knows the target.
 //! 2. No name is declared twice in one scope, no function defined twice, no label set twice in one
 //!    scope; functions that are declared again take and return as many parameters.
-//! 3. Entries return nothing. Variables are not wider than a vector may be. Only `.global` and
+//! 3. Entries return nothing, have counts of threads from 1 on, and not both a required and a
+//!    maximum block. Variables have bytes, and are not wider than a vector may be. Only `.global` and
 //!    `.const` variables have initial values; these are not longer than the variable, name what
 //!    exists, and numbers are of the variable's kind.
 //! 4. Every instruction is in the table, with its modifiers in any order that keeps types and
@@ -38,8 +38,7 @@
 //! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts
 //! are in theirs; a `.pred` that ptxas ignores beside another type is refused. Tables of targets
 //! that stand after the instruction that names them. Functions where an integer is read: ptxas
-//! takes their address. Values: constants that an instruction cuts to its width, barrier numbers,
-//! thread counts, sizes of copies, alignment of addresses, offsets beyond a variable. Whether
+//! takes their address. Values: constants that an instruction cuts to its width, sizes of copies, alignment of addresses, offsets beyond a variable. Whether
 //! registers are written before they are read. Control flow: whether the end of a function is
 //! reached, whether barriers are. Performance hints. The sum of
 //! parameters, shared and constant memory against limits. Instructions that ptxas refuses from some
@@ -48,6 +47,7 @@
 
 mod call;
 mod data;
+mod header;
 mod operand;
 mod types;
 
@@ -104,38 +104,12 @@ impl<'m> Verifier<'_, 'm> {
         self.problems.push(Diagnostic::new(position, message));
     }
 
-    fn header(&mut self) {
-        let start = Position { line: 1, column: 1 };
-        let (major, minor) = self.module.version;
-        let Some(name) = self.module.target.first() else {
-            return self.problem(start, "the module has no target: name one, such as `.target sm_80`");
-        };
-        match name.parse::<Target>() {
-            Err(message) => self.problem(start, message),
-            Ok(target) => {
-                self.target = Some(target);
-                let since = target.since();
-                if self.module.version < since {
-                    let message = format!(
-                        "PTX {major}.{minor} has no target {target}: write `.version {}.{}` or newer",
-                        since.0, since.1
-                    );
-                    self.problem(start, message);
-                }
-            }
-        }
-    }
-
     fn function(&mut self, function: &'m Function, item: usize) {
         if function.kind == FunctionKind::Entry && !function.returns.is_empty() {
             let message = format!("the entry `{}` cannot return anything: use `.func`", function.name);
             self.problem(function.position, message);
         }
-        for directive in &function.directives {
-            let needs = needs::of_directive(&directive.name);
-            let missing = needs.and_then(|need| self.unmet(&format!(".{}", directive.name), &[need]));
-            missing.into_iter().for_each(|message| self.problem(function.position, message));
-        }
+        self.directives(function);
         if function.body.is_none() {
             return;
         }

@@ -15,11 +15,18 @@ struct Use<'i> {
     written: bool,
     /// Whether it is a component of a vector in memory.
     component: bool,
+    /// Whether it is a component of any vector.
+    element: bool,
 }
 
 impl Use<'_> {
     fn accesses_memory(self) -> bool {
         matches!(self.instance.form.opcode, "ld" | "ldu" | "st" | "suld" | "sust" | "sured")
+    }
+
+    /// Whether it is a part of a matrix, which has braces even if it is a single register.
+    fn is_of_matrix(self) -> bool {
+        matches!(self.instance.form.opcode, "mma" | "wmma" | "ldmatrix" | "stmatrix")
     }
 
     /// Whether a predicate that it writes may be dropped.
@@ -55,7 +62,8 @@ impl<'m> Operands<'_, 'm> {
             };
             return Err((0, message));
         }
-        self.assign(instance, forms, &line.operands, 1)
+        self.assign(instance, forms, &line.operands, 1)?;
+        barrier_fits(instance, &line.operands).map_err(|message| (given, message))
     }
 
     /// Gives each operand to a form, leaving out optional ones where the operand is none of theirs.
@@ -74,7 +82,7 @@ impl<'m> Operands<'_, 'm> {
                 Err((place, format!("`{}` wants other operands", instance.mnemonic)))
             };
         };
-        let usage = Use { instance, written: form.is_written(), component: false };
+        let usage = Use { instance, written: form.is_written(), component: false, element: false };
         let taken = self.operand(&form.kind, operand, usage).map_err(|message| {
             (place, format!("operand {place} (`{}`) of `{}`: {message}", form.name, instance.mnemonic))
         });
@@ -94,6 +102,12 @@ impl<'m> Operands<'_, 'm> {
         match kind {
             Kind::Value { ty, constant, wider, symbol, sink } => match operand {
                 Operand::Sink if *sink => Ok(()),
+                // ptxas takes any bits as a component.
+                Operand::Constant(Constant::Single(_) | Constant::Double(_))
+                    if *constant && usage.element =>
+                {
+                    Ok(())
+                }
                 Operand::Constant(number) if *constant => number_fits(*ty, *number),
                 Operand::Vector(items) if items.len() == 1 && usage.accesses_memory() => {
                     self.operand(kind, &items[0], usage)
@@ -254,7 +268,7 @@ impl<'m> Operands<'_, 'm> {
     }
 
     fn vector(self, element: &Kind, length: usize, operand: &Operand<'m>, usage: Use<'_>) -> Checked {
-        let usage = Use { component: usage.accesses_memory(), ..usage };
+        let usage = Use { component: usage.accesses_memory(), element: true, ..usage };
         match operand {
             Operand::Vector(items) if items.len() == length => {
                 items.iter().try_for_each(|item| self.operand(element, item, usage))
@@ -265,17 +279,17 @@ impl<'m> Operands<'_, 'm> {
             Operand::Name(symbol) => match (symbol, element, self.declaration(*symbol)) {
                 (Symbol::Special(special), ..) if special.is_vector() && !usage.written => Ok(()),
                 (_, Kind::Value { ty, wider, .. }, Some(variable))
-                    if usize::from(variable.vector) == length =>
+                    if usize::from(variable.vector) == length && !(length == 1 && usage.is_of_matrix()) =>
                 {
                     register_fits(&self.body.name(*symbol), variable.ty, *ty, *wider, usage)
                 }
-                _ if length == 1 => self.operand(element, operand, usage),
+                _ if length == 1 && !usage.is_of_matrix() => self.operand(element, operand, usage),
                 (Symbol::Register(_), _, None) => {
                     Err(format!("unknown register `{}`: declare it with `.reg`", self.body.name(*symbol)))
                 }
                 _ => Err(format!("a vector of {length} is needed, not `{}`", self.body.name(*symbol))),
             },
-            other if length == 1 => self.operand(element, other, usage),
+            other if length == 1 && !usage.is_of_matrix() => self.operand(element, other, usage),
             other => Err(format!("a vector of {length} is needed, not {}", self.shape(other))),
         }
     }
@@ -320,7 +334,7 @@ impl<'m> Operands<'_, 'm> {
                 }
             }
         }
-        let usage = Use { written: false, component: false, ..usage };
+        let usage = Use { written: false, component: false, element: false, ..usage };
         let given = match address.rest.len() == rest.len() + 1 && sampler {
             true => &address.rest[1..],
             false => &address.rest[..],
@@ -421,8 +435,9 @@ fn special_fits(special: SpecialRegister, component: bool, ty: ScalarType, usage
         return Err(format!("`{name}` cannot be written"));
     }
     let is_cvt = usage.instance.form.opcode == "cvt";
-    let computes = is_cvt && usage.instance.mnemonic.contains(".f") || ty.is_float();
-    if computes || !is_cvt && usage.instance.form.opcode != "mov" {
+    let is_stored = usage.component && usage.instance.form.opcode == "st";
+    let computes = is_cvt && usage.instance.mnemonic.contains(".f") || ty.is_float() && !is_stored;
+    if computes || !is_cvt && usage.instance.form.opcode != "mov" && !is_stored {
         return Err(format!(
             "`{name}` is a special register: copy it to an integer register with `mov` first"
         ));
@@ -435,6 +450,36 @@ fn special_fits(special: SpecialRegister, component: bool, ty: ScalarType, usage
         _ if ty.bytes() == 2 && special.is_vector() => Ok(()),
         _ if ty.bytes() != special.ty().bytes() => {
             Err(format!("`{name}` is `{}`, which does not fit `{ty}`", special.ty()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks numbers of a block's barrier: which one, and how many threads.
+fn barrier_fits(instance: &Instance, operands: &[Operand<'_>]) -> Checked {
+    let is_of_others = ["warp", "cluster"].iter().any(|word| instance.mnemonic.contains(word));
+    if !matches!(instance.form.opcode, "bar" | "barrier") || is_of_others {
+        return Ok(());
+    }
+    let places = operands.iter().zip(&instance.operands);
+    let number = |wanted: &str| {
+        let mut found = places.clone().filter(|(_, form)| form.name == wanted);
+        match found.next() {
+            // ptxas cuts them to 32 bits.
+            Some((Operand::Constant(Constant::Integer(value)), _)) => Some(*value as u32),
+            _ => None,
+        }
+    };
+    if let Some(barrier) = number("a").filter(|barrier| *barrier >= 16) {
+        return Err(format!("barrier {barrier} does not exist: a block has barriers 0 to 15"));
+    }
+    // Without a count, what follows is the predicate of a reduction.
+    match number("b").filter(|_| operands.len() == instance.operands.len()) {
+        Some(0) if instance.mnemonic.contains(".arrive") => {
+            Err("this barrier needs a number of threads".to_owned())
+        }
+        Some(threads) if threads % 32 != 0 => {
+            Err(format!("{threads} threads are no whole warps: a barrier counts multiples of 32"))
         }
         _ => Ok(()),
     }

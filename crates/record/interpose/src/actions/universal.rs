@@ -19,10 +19,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// Whether `apex run` listens.
-pub fn is_wanted() -> bool {
-    SESSION.path().is_some_and(|session| session.join(SOCKET).exists())
-}
+pub use apex_conventions::universal::is_wanted;
 
 /// Whether the reason for a result may be that PTX is too new: for the driver, for the GPU, or in a
 /// fatbin without anything older.

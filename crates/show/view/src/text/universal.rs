@@ -27,7 +27,9 @@ pub fn sentence(refused: &Refused) -> String {
             let lacking = refused.blocked.iter().map(|found| {
                 let needs = found.needs.join(", or ");
                 let needs = if needs.is_empty() { String::new() } else { format!(" needs {needs}") };
-                format!("{} at line {}{needs}", found.form, found.line)
+                // What is missing of the header has no line.
+                let line = (found.line > 0).then(|| format!(" at line {}", found.line));
+                format!("{}{}{needs}", found.form, line.unwrap_or_default())
             });
             let lacking: Vec<String> = lacking.collect();
             format!(

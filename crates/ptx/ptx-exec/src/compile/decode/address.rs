@@ -5,12 +5,14 @@ use ptx::body::{Line, Operand};
 use ptx::instruction::{Flag, Opcode};
 use ptx::{ScalarType, StateSpace};
 
-use crate::code::Input;
+use crate::code::{ClusterInput, Input};
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::control;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::launch::CLUSTER_UNIT;
 use crate::operands::{Args, Class, Reg};
-use crate::registers::shapes::{binary, combine, compare, logic};
+use crate::registers::handler::LaneHandler;
+use crate::registers::shapes::{binary, combine, compare, logic, unary};
 
 /// Decodes these instructions. `None` if the opcode is none of them.
 pub(crate) fn decode(
@@ -128,32 +130,123 @@ fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
     compiler.lanes(logic(|a, _, _| a), Args { d, a: any, ..Args::EMPTY });
 }
 
-/// `mapa`: every cluster has one block, whose addresses stay what they are.
-fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    form.take_space();
-    let Some(ty) = form.take_type() else { return invalid("`mapa` needs a type") };
-    let [destination, address, _] = line.operands.as_slice() else {
-        return invalid("`mapa` takes a destination, an address and a rank");
-    };
-    let address = compiler.source(address, ty)?;
+/// `d = a op b` on longs, in a fresh register.
+fn long(compiler: &mut FunctionCompiler, op: LaneHandler, a: Reg, b: Reg) -> Reg {
+    let d = compiler.fresh(Class::Long);
+    compiler.lanes(op, Args { d, a, b, ..Args::EMPTY });
+    d
+}
+
+/// An operand of this type, as a long.
+fn as_long(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) -> Decoded<Reg> {
+    let source = compiler.source(operand, ty)?;
+    if ty.bytes() == 8 {
+        return Ok(source);
+    }
+    let d = compiler.fresh(Class::Long);
+    compiler.lanes(unary(|a: u32| u64::from(a)), Args { d, a: source, ..Args::EMPTY });
+    Ok(d)
+}
+
+/// Writes a long to a destination of this type.
+fn write_long(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    ty: ScalarType,
+    value: Reg,
+) -> Decoded<()> {
     let destination = compiler.destination(destination, ty)?;
-    control::copy(compiler, destination.reg, address);
+    match ty.bytes() {
+        8 => control::copy(compiler, destination.reg, value),
+        _ => {
+            let args = Args { d: destination.reg, a: value, ..Args::EMPTY };
+            compiler.lanes(unary(|a: u64| a as u32), args);
+        }
+    }
     compiler.widen(destination);
     Ok(())
 }
 
-/// `getctarank`: the only block of a cluster has rank 0.
+/// An input that tells about the cluster, as a long.
+fn of_cluster(compiler: &mut FunctionCompiler, which: ClusterInput) -> Reg {
+    compiler.input(Class::Long, Input::Cluster(which))
+}
+
+/// `mapa`: the address in another block of the cluster. Shared addresses get the rank in their
+/// upper part, generic ones are moved to the other block's memory.
+fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let space = form.take_space();
+    let Some(ty) = form.take_type() else { return invalid("`mapa` needs a type") };
+    let [destination, address, rank] = line.operands.as_slice() else {
+        return invalid("`mapa` takes a destination, an address and a rank");
+    };
+    let address = as_long(compiler, address, ty)?;
+    let rank = as_long(compiler, rank, ScalarType::U32)?;
+    let value = match space {
+        Some(_) => {
+            let unit = of_cluster(compiler, ClusterInput::Unit);
+            let of_rank = binary(|rank: u64, unit: u64| rank.wrapping_add(1).wrapping_mul(unit));
+            let upper = long(compiler, of_rank, rank, unit);
+            long(
+                compiler,
+                binary(|a: u64, upper: u64| (a % CLUSTER_UNIT).wrapping_add(upper)),
+                address,
+                upper,
+            )
+        }
+        None => {
+            let own = compiler.input(Class::Long, Input::SharedWindow);
+            let offset = long(compiler, binary(|a: u64, own: u64| a.wrapping_sub(own)), address, own);
+            let stride = of_cluster(compiler, ClusterInput::Stride);
+            let moved = long(compiler, binary(|rank: u64, by: u64| rank.wrapping_mul(by)), rank, stride);
+            let window = of_cluster(compiler, ClusterInput::Window);
+            let sum = binary(|a: u64, b: u64| a.wrapping_add(b));
+            let start = long(compiler, sum, window, moved);
+            long(compiler, sum, start, offset)
+        }
+    };
+    write_long(compiler, destination, ty, value)
+}
+
+/// `getctarank`: the rank of the block that an address belongs to.
 fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    form.take_space();
-    form.take_type();
-    let [destination, _] = line.operands.as_slice() else {
+    let space = form.take_space();
+    let ty = form.take_type().unwrap_or(ScalarType::U64);
+    let [destination, address] = line.operands.as_slice() else {
         return invalid("`getctarank` takes a destination and an address");
     };
-    let destination = compiler.destination(destination, ScalarType::U32)?;
-    let zero = compiler.constant(Class::Word, 0);
-    control::copy(compiler, destination.reg, zero);
-    compiler.widen(destination);
-    Ok(())
+    let address = as_long(compiler, address, ty)?;
+    let value = match space {
+        Some(_) => {
+            let own = compiler.input(Class::Long, Input::Block(9));
+            let of = binary(|a: u64, own: u64| (a / CLUSTER_UNIT).checked_sub(1).unwrap_or(own));
+            long(compiler, of, address, own)
+        }
+        None => {
+            let window = of_cluster(compiler, ClusterInput::Window);
+            let offset = long(compiler, binary(|a: u64, b: u64| a.wrapping_sub(b)), address, window);
+            let stride = of_cluster(compiler, ClusterInput::Stride);
+            long(compiler, binary(|a: u64, stride: u64| a / stride.max(1)), offset, stride)
+        }
+    };
+    write_long(compiler, destination, ScalarType::U32, value)
+}
+
+/// The generic address of a shared one, which may be that of another block of the cluster.
+pub(crate) fn generic_of_shared(compiler: &mut FunctionCompiler, address: Reg) -> Reg {
+    let stride = of_cluster(compiler, ClusterInput::Stride);
+    let window = of_cluster(compiler, ClusterInput::Window);
+    let own = compiler.input(Class::Long, Input::SharedWindow);
+    let of_first =
+        long(compiler, binary(|window: u64, stride: u64| window.wrapping_sub(stride)), window, stride);
+    let moved = binary(|a: u64, stride: u64| (a / CLUSTER_UNIT).wrapping_mul(stride));
+    let moved = long(compiler, moved, address, stride);
+    // Own addresses have no rank.
+    let other = binary(|moved: u64, first: u64| if moved == 0 { 0 } else { first.wrapping_add(moved) });
+    let other = long(compiler, other, moved, of_first);
+    let start =
+        long(compiler, binary(|other: u64, own: u64| if other == 0 { own } else { other }), other, own);
+    long(compiler, binary(|start: u64, a: u64| start.wrapping_add(a % CLUSTER_UNIT)), start, address)
 }
 
 /// `createpolicy`: what a policy is, nobody may look at, and no access here heeds it.

@@ -7,12 +7,12 @@ use ptx::body::{Line, Operand};
 use ptx::instruction::{Flag, Opcode, Phase};
 use ptx::{ScalarType, StateSpace};
 
-use crate::code::Input;
 use crate::compile::decode::Undecoded;
+use crate::compile::decode::address::generic_of_shared;
 use crate::compile::decode::load_store;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access::{self, AccessHandler};
-use crate::memory::{bulk, mbarrier};
+use crate::memory::{bulk, mbarrier, tensor};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::shapes::{binary, select, unary};
 
@@ -146,13 +146,10 @@ fn with_offset(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
 /// The generic address of a place in global or shared memory.
 fn generic_address(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
     let address = with_offset(compiler, place);
-    if place.space != Space::Shared {
-        return address;
+    match place.space {
+        Space::Shared => generic_of_shared(compiler, address),
+        _ => address,
     }
-    let (window, sum) = (compiler.input(Class::Long, Input::SharedWindow), compiler.fresh(Class::Long));
-    let add = binary(|a: u64, b: u64| a.wrapping_add(b));
-    compiler.lanes(add, Args { d: sum, a: address, b: window, ..Args::EMPTY });
-    sum
 }
 
 /// `cp.async.bulk` between global and shared memory.
@@ -166,9 +163,7 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
         return Ok(());
     }
     if form.take(Flag::Tensor) {
-        return unsupported(
-            "copies by tensor map (TMA) are not supported: `cp.async.bulk` of plain bytes is",
-        );
+        return tensor_copy(compiler, line, form);
     }
     form.take(Flag::CacheHint);
     let spaces = [form.take_space(), form.take_space()];
@@ -196,6 +191,95 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
     let (operands, kind) = (Reg::list(&[bytes]), AccessKind::Bulk);
     compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
     Ok(())
+}
+
+/// Modifiers of copies by tensor map that change nothing of how they are executed here, beside
+/// spaces and dimensions.
+const OF_TENSORS: &[&str] =
+    &["async", "bulk", "tensor", "tile", "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint"];
+
+/// `cp.async.bulk.tensor`: a box of a tensor, to or from shared memory.
+fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let mnemonic = line.instruction.mnemonic.text();
+    form.take_all();
+    let (mut loads, mut rank) = (None, 0);
+    for word in mnemonic.split('.').skip(1) {
+        match word {
+            // The destination comes first.
+            "shared::cluster" | "shared::cta" => loads = loads.or(Some(true)),
+            "global" => loads = loads.or(Some(false)),
+            "1d" | "2d" | "3d" | "4d" | "5d" => rank = u32::from(word.as_bytes()[0] - b'0'),
+            _ if OF_TENSORS.contains(&word) => {}
+            _ => return unsupported(format!("`.{word}` is not supported in `{mnemonic}`")),
+        }
+    }
+    let (map, shared, object) = match (loads, line.operands.as_slice()) {
+        (Some(true), [shared, map, object, ..]) => (map, shared, Some(object)),
+        (Some(false), [map, shared, ..]) => (map, shared, None),
+        _ => return invalid("`cp.async.bulk.tensor` takes a tensor map and an address in shared memory"),
+    };
+    let (map, coordinates) = tensor_place(compiler, map)?;
+    let object = match object {
+        Some(object) => {
+            let object = load_store::address(compiler, object, Some(StateSpace::Shared))?;
+            generic_address(compiler, &object)
+        }
+        None => Reg::NONE,
+    };
+    // Observers want to know the size before the copy.
+    let bytes = compiler.fresh(Class::Word);
+    let size = AccessArgs {
+        space: Space::Generic,
+        data: Reg::list(&[bytes]),
+        address: map,
+        offset: tensor::BOX_BYTES,
+        ..load_store::NO_DATA
+    };
+    compiler.access(access::load::<u32, u32>(), size);
+    let place = load_store::address(compiler, shared, Some(StateSpace::Shared))?;
+    let [c01, c23, c4] = coordinates;
+    let data = Reg::list(&[map, object, c01, c23, c4]);
+    let (operands, kind, copied) = (Reg::list(&[bytes]), AccessKind::Tensor, rank);
+    let run = if loads == Some(true) { tensor::load() } else { tensor::store() };
+    let synchronises = object.is_some();
+    compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises, ..place });
+    Ok(())
+}
+
+/// The generic address of a tensor map, and the coordinates beside it, two in a long.
+fn tensor_place(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<(Reg, [Reg; 3])> {
+    let Operand::Address(address) = operand else {
+        return invalid("a tensor map stands in brackets, before its coordinates");
+    };
+    let coordinates = match address.rest.as_slice() {
+        [Operand::Vector(items)] => items.as_slice(),
+        plain => plain,
+    };
+    if coordinates.len() > tensor::MAX_RANK {
+        return invalid("a tensor has at most five dimensions");
+    }
+    let alone = Operand::Address(ptx::body::Address { rest: Vec::new(), ..address.clone() });
+    let place = load_store::address(compiler, &alone, None)?;
+    let map = generic_address(compiler, &place);
+    let mut pairs = [Reg::NONE; 3];
+    for (index, pair) in pairs.iter_mut().enumerate() {
+        let mut half = |at: usize| match coordinates.get(at) {
+            Some(coordinate) => compiler.source(coordinate, ScalarType::S32),
+            None => Ok(compiler.constant(Class::Word, 0)),
+        };
+        let (low, high) = (half(2 * index)?, half(2 * index + 1)?);
+        *pair = packed(compiler, low, high);
+    }
+    Ok((map, pairs))
+}
+
+/// Two words as a long.
+fn packed(compiler: &mut FunctionCompiler, low: Reg, high: Reg) -> Reg {
+    let [a, b, d] = [(); 3].map(|()| compiler.fresh(Class::Long));
+    compiler.lanes(unary(|low: u32| u64::from(low)), Args { d: a, a: low, ..Args::EMPTY });
+    compiler.lanes(unary(|high: u32| u64::from(high) << 32), Args { d: b, a: high, ..Args::EMPTY });
+    compiler.lanes(binary(|a: u64, b: u64| a | b), Args { d, a, b, ..Args::EMPTY });
+    d
 }
 
 /// `mbarrier`.

@@ -1,4 +1,4 @@
-//! Instructions on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Instructions on matrices: `mma`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
@@ -6,14 +6,15 @@ use ptx::instruction::Layout::Row;
 use ptx::instruction::{Flag, Letter, Logic, Opcode};
 
 use crate::arithmetic::soft::{self, Rounding};
-use crate::code::Op;
+use crate::code::{Input, Op};
 use ptx_lower::take_direction;
 
 use crate::compile::decode::load_store;
 use crate::compile::decode::{Undecoded, direction};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
-    Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
+    Adds, Arithmetic, Factor, Float, Format, Fragment, Group, Integer, Layout, MatrixStep, Operation, Order,
+    Product, Shape,
 };
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
@@ -31,6 +32,7 @@ pub(crate) fn decode(
             Some(_) => multiply_fragments(compiler, line, form),
             None => invalid("`wmma` needs `.load`, `.store` or `.mma`"),
         },
+        Opcode::Wgmma => group(compiler, line, form),
         Opcode::Ldmatrix | Opcode::Stmatrix => move_tiles(compiler, line, form),
         Opcode::Movmatrix => transpose(compiler, line, form),
         _ => return None,
@@ -323,6 +325,88 @@ fn fragment(form: &mut Undecoded) -> Decoded<(Fragment, usize, usize)> {
     let order = if by_lines { Order::Lines } else { Order::Across };
     let stride_bits = if ty == ScalarType::B1 { 1 } else { bits(ty).into() };
     Ok((Fragment { layout, order, stride_bits }, count, if rows { width } else { height }))
+}
+
+/// `wgmma`: products are done when they are issued, so that nothing waits for them.
+fn group(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let mnemonic = line.instruction.mnemonic.text();
+    if [".fence", ".commit_group", ".wait_group"].iter().any(|word| mnemonic.contains(word)) {
+        form.take_all();
+        return Ok(());
+    }
+    let shape = shape(form)?;
+    let (Some(d), Some(a), Some(b)) = (form.take_type(), form.take_type(), form.take_type()) else {
+        return invalid("`wgmma.mma_async` needs the types of D, A and B");
+    };
+    let saturate = form.take(Flag::SaturateFinite);
+    if mnemonic.contains(".sp.") {
+        return unsupported("sparse products of matrices are not supported");
+    }
+    form.take_all();
+    let arithmetic = group_arithmetic(d, a, b, shape.k, saturate)?;
+    let [results, first, second, adds, rest @ ..] = line.operands.as_slice() else {
+        return invalid("`wgmma.mma_async` takes D, A, B and whether D is added");
+    };
+    let immediate = |at: usize| match rest.get(at) {
+        Some(Operand::Constant(ptx::Constant::Integer(value))) => *value,
+        _ => 0,
+    };
+    let in_registers = matches!(first, Operand::Vector(_));
+    let descriptor = |compiler: &mut FunctionCompiler, operand: &Operand, transposed: i128| {
+        let descriptor = compiler.source(operand, ScalarType::B64)?;
+        Ok(Factor { descriptor, across: transposed == 1 })
+    };
+    let (first_factor, of_b) = match in_registers {
+        true => (None, immediate(2)),
+        false => (Some(descriptor(compiler, first, immediate(2))?), immediate(3)),
+    };
+    let group = Group {
+        arithmetic,
+        n: shape.n,
+        k: shape.k,
+        bits: bits(a),
+        sum_bits: bits(d),
+        a: first_factor,
+        b: descriptor(compiler, second, of_b)?,
+        negated: [immediate(0) == -1, immediate(1) == -1],
+        adds: match adds {
+            Operand::Name(name) => Adds::If(compiler.predicate(*name)?),
+            Operand::Constant(ptx::Constant::Integer(value)) => Adds::Known(*value != 0),
+            _ => return invalid("whether D is added is a predicate"),
+        },
+        warp: compiler.input(Class::Word, Input::Warp),
+    };
+    let (a_registers, d_registers) = group.counts();
+    let mut sources = match in_registers {
+        true => registers(compiler, first, a_registers, ScalarType::B32)?,
+        false => Vec::new(),
+    };
+    sources.extend(registers(compiler, results, d_registers, ScalarType::B32)?);
+    let results = (load_store::elements(results, d_registers)?, ScalarType::B32);
+    finish(compiler, Operation::MultiplyGroup(Box::new(group)), None, sources, results)
+}
+
+/// The arithmetic of a warp group's product.
+fn group_arithmetic(
+    d: ScalarType,
+    a: ScalarType,
+    b: ScalarType,
+    terms: usize,
+    saturate: bool,
+) -> Decoded<Arithmetic> {
+    use ScalarType::{Bf16, F16, F32, S8, S32, Tf32, U8};
+    let float = |factor, sum| Ok(Arithmetic::Float(Float { factor, c: sum, d: sum, terms }));
+    match (d, a, b) {
+        (F16, F16, F16) => float(Format::F16, Format::F16),
+        (F32, F16, F16) => float(Format::F16, Format::F32),
+        (F32, Bf16, Bf16) => float(Format::Bf16, Format::F32),
+        (F32, Tf32, Tf32) => float(Format::Tf32, Format::F32),
+        (S32, S8 | U8, S8 | U8) => {
+            let integer = |ty: ScalarType| Integer { bits: 8, signed: ty.is_signed() };
+            Ok(Arithmetic::Integer { a: integer(a), b: integer(b), saturate })
+        }
+        _ => unsupported(format!("`wgmma` on {a} and {b} in {d} is not supported")),
+    }
 }
 
 /// Returns the address of a fragment in memory and the register with the stride.

@@ -281,13 +281,21 @@ impl Parser<'_, '_> {
                 variable.dimensions.push(None);
                 continue;
             }
-            variable.dimensions.push(Some(self.integer("an array length")?));
+            variable.dimensions.push(Some(self.length()?));
             self.expect(b']')?;
         }
         if self.eat(b'=') {
             variable.initializer = Some(self.initializer()?);
         }
         Ok(())
+    }
+
+    /// The length of an array, which is a number: ptxas takes no expression.
+    fn length(&mut self) -> Parsed<u64> {
+        match self.peek_at(1).kind {
+            TokenKind::Symbol(b']') => self.integer("an array length"),
+            _ => self.expected("a number as an array length"),
+        }
     }
 
     fn initializer(&mut self) -> Parsed<Initializer> {

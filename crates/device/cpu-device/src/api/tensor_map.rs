@@ -1,0 +1,104 @@
+//! Tensor maps, which copies of boxes of tensors use: compute capability 9.0.
+
+use crate::device::{self, Capability};
+use crate::entry::{array, entries, read, write};
+use crate::error::{Error, Result, ensure, fail};
+use cuda_abi::types::*;
+use ptx_exec::{MAX_RANK, TensorMap};
+use std::ffi::c_void;
+
+entries! {
+    /// Describes a tensor and the boxes that are copied of it.
+    fn cuTensorMapEncodeTiled(
+        map: *mut CUtensorMap,
+        data_type: CUtensorMapDataType,
+        rank: cuuint32_t,
+        address: *mut c_void,
+        sizes: *const cuuint64_t,
+        strides: *const cuuint64_t,
+        spans: *const cuuint32_t,
+        steps: *const cuuint32_t,
+        interleave: CUtensorMapInterleave,
+        swizzle: CUtensorMapSwizzle,
+        _promotion: CUtensorMapL2promotion,
+        fill: CUtensorMapFloatOOBfill,
+    )
+        partly "interleaved layouts, packed types and swizzles with other units than 16 bytes are refused"
+    {
+        ensure(!map.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let dimensions = usize::try_from(rank).ok().filter(|rank| (1..=MAX_RANK).contains(rank));
+        let dimensions = dimensions.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        if interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle > CU_TENSOR_MAP_SWIZZLE_128B {
+            return fail(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let (element_bytes, nan) = element(data_type)?;
+        let mut described = TensorMap {
+            address: address as u64,
+            element_bytes,
+            rank,
+            outside: if fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE { 0 } else { nan },
+            swizzle,
+            sizes: [1; MAX_RANK],
+            strides: [0; MAX_RANK - 1],
+            spans: [1; MAX_RANK],
+            steps: [1; MAX_RANK],
+        };
+        described.sizes[..dimensions].copy_from_slice(array(sizes, dimensions)?);
+        described.strides[..dimensions - 1].copy_from_slice(array(strides, dimensions - 1)?);
+        described.spans[..dimensions].copy_from_slice(array(spans, dimensions)?);
+        described.steps[..dimensions].copy_from_slice(array(steps, dimensions)?);
+        check(&described)?;
+        write(map, encoded(&described))
+    }
+
+    /// Gives a map another tensor of the same form.
+    fn cuTensorMapReplaceAddress(map: *mut CUtensorMap, address: *mut c_void) {
+        let bytes = read(map)?.opaque.map(u64::to_le_bytes);
+        let described = TensorMap::from_bytes(bytes.as_flattened().first_chunk().unwrap_or(&[0; 128]));
+        let described = described.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        let moved = TensorMap { address: address as u64, ..described };
+        check(&moved)?;
+        write(map, encoded(&moved))
+    }
+}
+
+/// Bytes of an element, and the bits of the NaN that may stand for those outside.
+fn element(data_type: CUtensorMapDataType) -> Result<(u32, u32)> {
+    Ok(match data_type {
+        CU_TENSOR_MAP_DATA_TYPE_UINT8 => (1, 0),
+        CU_TENSOR_MAP_DATA_TYPE_UINT16 => (2, 0),
+        CU_TENSOR_MAP_DATA_TYPE_UINT32 | CU_TENSOR_MAP_DATA_TYPE_INT32 => (4, 0),
+        CU_TENSOR_MAP_DATA_TYPE_UINT64 | CU_TENSOR_MAP_DATA_TYPE_INT64 => (8, 0),
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT16 | CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 => (2, 0x7fff),
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+        | CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ
+        | CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+        | CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => (4, 0x7fff_ffff),
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT64 => (8, 0),
+        _ => return fail(CUDA_ERROR_NOT_SUPPORTED),
+    })
+}
+
+/// What the driver's reference asks of a map.
+fn check(map: &TensorMap) -> Result {
+    if device::capability() == Capability::Ampere {
+        return fail(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let dimensions = map.rank as usize;
+    let line = u64::from(map.spans[0].div_ceil(map.steps[0].max(1))) * u64::from(map.element_bytes);
+    let most = if map.swizzle == 0 { u64::MAX } else { 16 << map.swizzle };
+    let sound = map.address % 16 == 0
+        && map.sizes.iter().all(|size| (1..=1 << 32).contains(size))
+        && map.strides[..dimensions - 1].iter().all(|stride| stride % 16 == 0 && *stride < 1 << 40)
+        && map.spans.iter().all(|span| (1..=256).contains(span))
+        && map.steps.iter().all(|step| (1..=8).contains(step))
+        && line % 16 == 0
+        && line <= most;
+    ensure(sound, CUDA_ERROR_INVALID_VALUE)
+}
+
+fn encoded(map: &TensorMap) -> CUtensorMap {
+    let bytes = map.to_bytes();
+    let (words, _) = bytes.as_chunks::<8>();
+    CUtensorMap { opaque: std::array::from_fn(|at| u64::from_le_bytes(words[at])) }
+}

@@ -1,0 +1,59 @@
+//! The Hopper forms without a GPU: on the CPU device as one of compute capability 9.0, against the
+//! references in f64.
+//!
+//! The capability belongs to the process, so this is one test, which sets it before anything else.
+
+mod common;
+
+use apex_gpu::Device;
+use apex_kernels::moe::{self, Moe, MoeForm};
+use apex_kernels::{Attention, AttentionForm, Mask, Options, Shape, reference};
+use common::{Number, distance, random, wide};
+use half::{bf16, f16};
+
+fn attention<T: Number>(device: &Device, dim: usize, mask: Mask) {
+    let shape = Shape { batch: 1, heads: 2, key_heads: 1, queries: 70, keys: 150, dim };
+    let options = Options { form: Some(AttentionForm::Hopper), mask, ..Options::default() };
+    let q = random::<T>(1, shape.query_elements(), 2.0);
+    let [k, v] = [2, 3].map(|seed| random::<T>(seed, shape.key_elements(), 2.0));
+    let (expected, _) = reference::forward(&wide(&q), &wide(&k), &wide(&v), &shape, &options).unwrap();
+    let [q, k, v] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
+    let done = Attention::new(device).unwrap().forward(&q, &k, &v, &shape, &options).unwrap();
+    let off = distance(done.output.to_vec().unwrap().into_iter().map(Number::wide), &expected);
+    assert!(off < T::TOLERANCE, "{shape:?} {options:?}: relative error {off}");
+}
+
+fn experts<T: Number>(device: &Device) {
+    let shape = moe::Shape { tokens: 90, experts: 4, top_k: 2, dim: 72, hidden: 40 };
+    let options = moe::Options { form: Some(MoeForm::Hopper), ..moe::Options::default() };
+    let scale = |inner: usize| 2.0 / (inner as f64).sqrt();
+    let tokens = random::<T>(1, shape.token_elements(), 2.0);
+    let logits: Vec<f32> = random::<bf16>(2, shape.logits(), 4.0).into_iter().map(f32::from).collect();
+    let up = random::<T>(3, shape.up_elements(), scale(shape.dim));
+    let down = random::<T>(4, shape.down_elements(), scale(shape.hidden));
+    let wide_logits: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
+    let (t, u, d) = (wide(&tokens), wide(&up), wide(&down));
+    let host = moe::Inputs { tokens: &t[..], logits: &wide_logits[..], bias: None, up: &u[..], down: &d[..] };
+    let (expected, _) = moe::reference::forward(&host, &shape, &options).unwrap();
+    let [tokens, up, down] = [&tokens, &up, &down].map(|values| device.upload(values).unwrap());
+    let logits = device.upload(&logits).unwrap();
+    let inputs = moe::Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
+    let done = Moe::new(device).unwrap().forward(&inputs, &shape, &options).unwrap();
+    let off = distance(done.output.to_vec().unwrap().into_iter().map(Number::wide), &expected);
+    assert!(off < T::TOLERANCE, "{shape:?}: relative error {off}");
+}
+
+#[test]
+fn the_cpu_device_of_9_0_executes_the_hopper_forms() {
+    // SAFETY: no other thread of this process reads the environment yet: it has one test.
+    unsafe { std::env::set_var("APEX_CPU_CAPABILITY", "9.0") };
+    let device = Device::open(0).unwrap();
+    if device.limits().compute_capability != (9, 0) {
+        // A GPU is what it is.
+        return assert!(!device.name().contains("CPU device"), "{}", device.name());
+    }
+    attention::<bf16>(&device, 64, Mask::Causal);
+    attention::<f16>(&device, 128, Mask::Full);
+    experts::<bf16>(&device);
+    experts::<f16>(&device);
+}

@@ -1,0 +1,338 @@
+//! `cp.async.bulk.tensor`: copies of boxes of a tensor by its map (TMA).
+//!
+//! What a map holds is the business of the driver that encodes it and of the device that reads it;
+//! programs pass the 128 bytes around. This module defines them for both sides. A copy is done when
+//! it is issued, as every asynchronous copy is here.
+
+use crate::fault::FaultKind;
+use crate::memory::access::AccessHandler;
+use crate::memory::mbarrier;
+use crate::memory::spaces::{AccessFault, Accessed, Spaces};
+use crate::operands::{AccessArgs, Class};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
+
+/// Dimensions of a tensor at most.
+pub const MAX_RANK: usize = 5;
+
+/// Begins the bytes of every map.
+const MAGIC: u64 = u64::from_le_bytes(*b"APEX-TM1");
+
+/// Bytes of which a line of a box has a multiple, and which a swizzle moves together.
+const UNIT: u64 = 16;
+
+/// Bytes to which a box in shared memory is aligned. A swizzle moves bytes within as many.
+const LINE: u64 = 128;
+
+/// Offset of the word of a map that has the bytes of its box.
+pub(crate) const BOX_BYTES: i64 = 12;
+
+/// Words of 32 bits of a map.
+const WORDS: usize = 32;
+
+/// A tensor in global memory and the box of it that one copy moves, innermost dimension first.
+/// Dimensions beyond the rank have one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Address of the first element.
+    pub address: u64,
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub element_bytes: u32,
+    /// Dimensions.
+    pub rank: u32,
+    /// Bits of the element that stands for those outside the tensor, up to 32: 0 or a NaN.
+    pub outside: u32,
+    /// How shared memory is permuted: in lines of 32 (1), 64 (2) or 128 bytes (3), or not (0).
+    pub swizzle: u32,
+    /// Elements along each dimension.
+    pub sizes: [u64; MAX_RANK],
+    /// Bytes from an element to the next along each dimension but the first.
+    pub strides: [u64; MAX_RANK - 1],
+    /// Elements of the tensor that the box spans along each dimension.
+    pub spans: [u32; MAX_RANK],
+    /// The box has every element, every second, … along each dimension.
+    pub steps: [u32; MAX_RANK],
+}
+
+impl TensorMap {
+    /// Elements of the box along each dimension.
+    fn counts(&self) -> [u64; MAX_RANK] {
+        std::array::from_fn(|axis| u64::from(self.spans[axis].div_ceil(self.steps[axis].max(1))))
+    }
+
+    /// Bytes of the box in shared memory.
+    pub fn box_bytes(&self) -> u64 {
+        self.counts().iter().product::<u64>() * u64::from(self.element_bytes)
+    }
+
+    /// The map as programs hold it.
+    pub fn to_bytes(&self) -> [u8; 4 * WORDS] {
+        let mut words = [0u32; WORDS];
+        let mut put = |at: usize, value: u64| {
+            words[at] = value as u32;
+            words[at + 1] = (value >> 32) as u32;
+        };
+        put(0, MAGIC);
+        put(4, self.address);
+        self.strides.iter().enumerate().for_each(|(axis, stride)| put(12 + 2 * axis, *stride));
+        words[2] = self.element_bytes | self.rank << 8 | self.swizzle << 16;
+        words[BOX_BYTES as usize / 4] = self.box_bytes() as u32;
+        words[6] = self.outside;
+        for axis in 0..MAX_RANK {
+            // A size may be 2^32.
+            words[7 + axis] = self.sizes[axis].wrapping_sub(1) as u32;
+            words[20 + axis] = self.spans[axis];
+            words[25 + axis] = self.steps[axis];
+        }
+        let mut bytes = [0; 4 * WORDS];
+        bytes.chunks_exact_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
+    /// The map of these bytes, if they are one.
+    pub fn from_bytes(bytes: &[u8; 4 * WORDS]) -> Option<TensorMap> {
+        let word = |at: usize| {
+            let at = 4 * at;
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
+        let kind = word(2);
+        let map = TensorMap {
+            address: long(4),
+            element_bytes: kind & 0xff,
+            rank: kind >> 8 & 0xff,
+            swizzle: kind >> 16 & 0xff,
+            outside: word(6),
+            sizes: std::array::from_fn(|axis| u64::from(word(7 + axis)) + 1),
+            strides: std::array::from_fn(|axis| long(12 + 2 * axis)),
+            spans: std::array::from_fn(|axis| word(20 + axis)),
+            steps: std::array::from_fn(|axis| word(25 + axis)),
+        };
+        (long(0) == MAGIC && map.is_sound()).then_some(map)
+    }
+
+    /// Whether it is one that a driver encodes; only such ones are followed.
+    fn is_sound(&self) -> bool {
+        matches!(self.element_bytes, 1 | 2 | 4 | 8)
+            && (1..=MAX_RANK as u32).contains(&self.rank)
+            && self.swizzle <= 3
+            && self.spans.iter().all(|span| (1..=256).contains(span))
+            && self.steps.iter().all(|step| (1..=8).contains(step))
+            && self.strides.iter().all(|stride| *stride < 1 << 40)
+            && self.line_bytes() % UNIT == 0
+            && self.box_bytes() <= u64::from(crate::launch::MAX_SHARED)
+    }
+
+    /// Bytes of a line of the box.
+    fn line_bytes(&self) -> u64 {
+        self.counts()[0] * u64::from(self.element_bytes)
+    }
+
+    /// Where shared memory has the byte whose address would be `address` without swizzle.
+    fn swizzled(&self, address: u64) -> u64 {
+        // The upper address bits that select the unit of 16 bytes within a line.
+        let mask = (1u64 << self.swizzle) - 1;
+        address ^ (address >> 7 & mask) << 4
+    }
+
+    /// The address of an element in global memory; `None` outside the tensor.
+    fn element(&self, place: [i64; MAX_RANK]) -> Option<u64> {
+        let inside = |axis: usize| u64::try_from(place[axis]).is_ok_and(|at| at < self.sizes[axis]);
+        if !(0..MAX_RANK).all(inside) {
+            return None;
+        }
+        let outer = (1..MAX_RANK).fold(0u64, |sum, axis| {
+            sum.wrapping_add(self.strides[axis - 1].wrapping_mul(place[axis] as u64))
+        });
+        let along = place[0] as u64 * u64::from(self.element_bytes);
+        Some(self.address.wrapping_add(outer).wrapping_add(along))
+    }
+}
+
+/// A copy into shared memory: `data` has the generic address of the map, that of an mbarrier, and
+/// the coordinates in pairs; `address` is the box's place.
+pub(crate) fn load() -> AccessHandler {
+    handler(run::<true>)
+}
+
+/// A copy from shared memory; there is no mbarrier.
+pub(crate) fn store() -> AccessHandler {
+    handler(run::<false>)
+}
+
+fn handler(run: crate::memory::access::RunAccess) -> AccessHandler {
+    AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
+}
+
+/// What went wrong, and where.
+type Copied = Result<(), (u64, FaultKind, String)>;
+
+/// # Safety
+/// See [`crate::memory::access`].
+unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
+    let mut places = [0; WARP];
+    let mut outcome = Ok(());
+    // SAFETY: the caller's promise; a host address is the generic address.
+    unsafe {
+        spaces.locate(lanes, args, LINE, LOADS, &mut places)?;
+        let longs = |at: usize| lanes.source::<u64>(args.data[at]);
+        let (maps, pairs) = (longs(0), [longs(2), longs(3), longs(4)]);
+        let mbarriers = args.data[1].is_some().then(|| longs(1));
+        each_lane(lanes.mask, |lane| {
+            if outcome.is_ok() {
+                let half = |axis: usize| (pairs[axis / 2][lane] >> (32 * (axis % 2))) as u32 as i32;
+                let copy = Copy {
+                    map: maps[lane],
+                    shared: places[lane],
+                    start: std::array::from_fn(|axis| half(axis).into()),
+                    rank: args.copied,
+                    mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
+                };
+                outcome = copy
+                    .execute::<LOADS>(spaces)
+                    .map_err(|(address, kind, text)| Box::new(AccessFault { lane, address, kind, text }));
+            }
+        });
+    }
+    outcome
+}
+
+/// The copy of a lane; addresses are generic.
+struct Copy {
+    map: u64,
+    shared: u64,
+    /// The coordinates of the box's first element.
+    start: [i64; MAX_RANK],
+    /// The dimensions that the instruction names.
+    rank: u32,
+    mbarrier: Option<u64>,
+}
+
+impl Copy {
+    fn execute<const LOADS: bool>(self, spaces: &mut Spaces) -> Copied {
+        let map = self.read_map(spaces)?;
+        let bytes = map.box_bytes();
+        let at = |(kind, text)| (self.shared, kind, text);
+        spaces.generic(self.shared, bytes.next_multiple_of(LINE), LOADS).map_err(at)?;
+        let [.., y, z, u, v] = map.counts();
+        let outer = (0..v).flat_map(|v| (0..u).flat_map(move |u| (0..z).map(move |z| (z, u, v))));
+        let lines = outer.flat_map(|(z, u, v)| (0..y).map(move |y| [0, y, z, u, v]));
+        for (index, line) in lines.enumerate() {
+            self.copy_line::<LOADS>(&map, spaces, line, index as u64 * map.line_bytes())?;
+        }
+        match self.mbarrier {
+            None => Ok(()),
+            Some(address) => mbarrier::complete(spaces, address, bytes as u32)
+                .map_err(|(kind, text)| (address, kind, text)),
+        }
+    }
+
+    fn read_map(&self, spaces: &mut Spaces) -> Result<TensorMap, (u64, FaultKind, String)> {
+        let illegal = |text: String| (self.map, FaultKind::IllegalInstruction, text);
+        let bytes = 4 * WORDS as u64;
+        spaces.generic(self.map, bytes, false).map_err(|(kind, text)| (self.map, kind, text))?;
+        // SAFETY: `generic` has approved the bytes, which need no alignment.
+        let bytes = unsafe { (self.map as *const [u8; 4 * WORDS]).read_unaligned() };
+        let map = TensorMap::from_bytes(&bytes).ok_or_else(|| {
+            illegal("this is no tensor map that cuTensorMapEncodeTiled has made".to_owned())
+        })?;
+        match map.rank == self.rank {
+            true => Ok(map),
+            false => Err(illegal(format!("a map of {} dimensions, and {} coordinates", map.rank, self.rank))),
+        }
+    }
+
+    /// Copies a line of the box, whose place in the box is `line`, to or from `offset` in shared
+    /// memory.
+    fn copy_line<const LOADS: bool>(
+        &self,
+        map: &TensorMap,
+        spaces: &mut Spaces,
+        line: [u64; MAX_RANK],
+        offset: u64,
+    ) -> Copied {
+        let size = u64::from(map.element_bytes);
+        for x in 0..map.counts()[0] {
+            let inside = |axis: usize| if axis == 0 { x } else { line[axis] };
+            let place = std::array::from_fn(|axis| {
+                self.start[axis] + (inside(axis) * u64::from(map.steps[axis])) as i64
+            });
+            let shared = map.swizzled(self.shared + offset + x * size);
+            let global = map.element(place);
+            if let Some(global) = global {
+                spaces.generic(global, size, !LOADS).map_err(|(kind, text)| (global, kind, text))?;
+            }
+            // SAFETY: `generic` has approved both: the swizzle moves bytes within aligned lines, all
+            // of which it has seen.
+            unsafe { move_element::<LOADS>(global, shared, map) };
+        }
+        Ok(())
+    }
+}
+
+/// Moves an element between global and shared memory. What is outside the tensor is read as the
+/// map says, and not written.
+///
+/// # Safety
+/// Both addresses may be accessed.
+unsafe fn move_element<const LOADS: bool>(global: Option<u64>, shared: u64, map: &TensorMap) {
+    let size = map.element_bytes as usize;
+    let shared = shared as *mut u8;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (global, LOADS) {
+            (Some(global), true) => std::ptr::copy(global as *const u8, shared, size),
+            (Some(global), false) => std::ptr::copy(shared, global as *mut u8, size),
+            (None, true) => {
+                let fill = u64::from(map.outside).to_le_bytes();
+                std::ptr::copy_nonoverlapping(fill.as_ptr(), shared, size);
+            }
+            (None, false) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: TensorMap = TensorMap {
+        address: 0x7000_0000_1000,
+        element_bytes: 2,
+        rank: 3,
+        outside: 0x7fff,
+        swizzle: 3,
+        sizes: [1 << 32, 7, 3, 1, 1],
+        strides: [1 << 34, 1 << 36, 0, 0],
+        spans: [64, 8, 2, 1, 1],
+        steps: [1, 2, 1, 1, 1],
+    };
+
+    #[test]
+    fn maps_survive_their_bytes_and_other_bytes_are_none() {
+        assert_eq!(TensorMap::from_bytes(&MAP.to_bytes()), Some(MAP));
+        assert_eq!(MAP.box_bytes(), 64 * 4 * 2 * 2);
+        assert_eq!(TensorMap::from_bytes(&[0; 128]), None);
+        for unsound in [
+            TensorMap { rank: 6, ..MAP },
+            TensorMap { element_bytes: 3, ..MAP },
+            TensorMap { spans: [257, 1, 1, 1, 1], ..MAP },
+            TensorMap { steps: [0, 1, 1, 1, 1], ..MAP },
+            TensorMap { spans: [256, 256, 256, 1, 1], ..MAP },
+            TensorMap { spans: [7, 1, 1, 1, 1], ..MAP },
+        ] {
+            assert_eq!(TensorMap::from_bytes(&unsound.to_bytes()), None, "{unsound:?}");
+        }
+    }
+
+    #[test]
+    fn swizzles_are_those_of_the_programming_guide() {
+        // Of 128 bytes, the line's number within eight changes the unit; of 32, its upper bit.
+        let unit = |swizzle, line: u64, unit: u64| {
+            TensorMap { swizzle, ..MAP }.swizzled(line * 128 + unit * 16) % 128 / 16
+        };
+        assert_eq!([0, 1, 7, 8].map(|line| unit(3, line, 2)), [2, 3, 5, 2]);
+        assert_eq!([0, 1, 2, 3].map(|line| unit(2, line, 1)), [1, 0, 3, 2]);
+        assert_eq!([0, 1, 2, 3].map(|line| unit(1, line, 4)), [4, 5, 4, 5]);
+        assert_eq!(unit(0, 5, 6), 6);
+    }
+}

@@ -1,0 +1,153 @@
+//! Copies by tensor maps, against a reference that walks over the box element by element.
+
+use apex_random::Random;
+use cuda_launch::LaunchConfig;
+use ptx_exec::{LaunchParams, MAX_RANK, TensorMap};
+
+use crate::device::{Device, pack};
+
+/// Bytes of shared memory that the kernels show.
+const ROOM: u32 = 16 << 10;
+
+/// Kernels that copy a box to shared memory and show it, and that store what they are given.
+fn source(rank: usize) -> String {
+    let coordinates = ["%x", "%y", "%z", "%u", "%v"][..rank].join(", ");
+    let begin = "\
+        .reg .pred %p, %done; .reg .b32 %r<8>, %x, %y, %z, %u, %v, %box, %bar; .reg .b64 %rd<6>, %map;\n\
+        .shared .align 1024 .b8 box[16384]; .shared .align 8 .b64 bar;\n\
+        ld.param.u64 %rd1, [data]; ld.param.u32 %r1, [bytes]; mov.b64 %map, map; cvta.param.u64 %map, %map;\n\
+        ld.param.v4.u32 {%x, %y, %z, %u}, [at]; ld.param.u32 %v, [at+16];\n\
+        mov.u32 %box, box; mov.u32 %bar, bar; mov.u32 %r2, 0;\n";
+    let params =
+        "(.param .align 64 .b8 map[128], .param .align 16 .b8 at[32], .param .u64 data, .param .u32 bytes)";
+    let step = "add.u32 %r2, %r2, 16; setp.lt.u32 %p, %r2, 16384;\n";
+    format!(
+        ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry load{params} {{\n{begin}\
+         clear: add.u32 %r3, %box, %r2; st.shared.v4.u32 [%r3], {{-1, -1, -1, -1}}; {step} @%p bra clear;\n\
+         mbarrier.init.shared.b64 [%bar], 1;\n\
+         mbarrier.arrive.expect_tx.shared.b64 _, [%bar], %r1;\n\
+         cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+         [%box], [%map, {{{coordinates}}}], [%bar];\n\
+         wait: mbarrier.try_wait.parity.shared.b64 %done, [%bar], 0; @!%done bra wait;\n mov.u32 %r2, 0;\n\
+         show: add.u32 %r3, %box, %r2; ld.shared.v4.u32 {{%r4, %r5, %r6, %r7}}, [%r3]; cvt.u64.u32 %rd2, %r2;\n\
+         add.u64 %rd3, %rd1, %rd2; st.global.v4.u32 [%rd3], {{%r4, %r5, %r6, %r7}}; {step} @%p bra show;\nret; }}\n\
+         .visible .entry store{params} {{\n{begin}\
+         fill: add.u32 %r3, %box, %r2; cvt.u64.u32 %rd2, %r2; add.u64 %rd3, %rd1, %rd2;\n\
+         ld.global.v4.u32 {{%r4, %r5, %r6, %r7}}, [%rd3]; st.shared.v4.u32 [%r3], {{%r4, %r5, %r6, %r7}}; {step} @%p bra fill;\n\
+         fence.proxy.async.shared::cta;\n\
+         cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [%map, {{{coordinates}}}], [%box];\n\
+         cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nret; }}\n"
+    )
+}
+
+/// A map of a random tensor of up to some kilobytes, whose address is to be filled in, and the
+/// bytes of the tensor.
+fn random_map(random: &mut Random) -> (TensorMap, usize) {
+    let rank = 1 + random.index(MAX_RANK);
+    let element_bytes = random.choose(&[1u32, 2, 4, 8]);
+    let swizzle = random.index(4) as u32;
+    let widest = if swizzle == 0 { 256 } else { 16 << swizzle };
+    let mut map = TensorMap {
+        address: 0,
+        element_bytes,
+        rank: rank as u32,
+        outside: if random.index(2) == 0 { 0 } else { 0x7fff },
+        swizzle,
+        sizes: [1; MAX_RANK],
+        strides: [0; MAX_RANK - 1],
+        spans: [1; MAX_RANK],
+        steps: [1; MAX_RANK],
+    };
+    let units = 1 + random.index(widest as usize / 16) as u32;
+    map.spans[0] = units * 16 / element_bytes;
+    map.sizes[0] = 1 + random.index(40) as u64;
+    let mut bytes = (map.sizes[0] * u64::from(element_bytes)).next_multiple_of(16);
+    for axis in 1..rank {
+        map.sizes[axis] = 1 + random.index(6) as u64;
+        map.spans[axis] = 1 + random.index(2) as u32;
+        map.steps[axis] = 1 + random.index(2) as u32;
+        map.strides[axis - 1] = bytes + 16 * random.index(2) as u64;
+        bytes = map.strides[axis - 1] * map.sizes[axis];
+    }
+    (map, bytes as usize)
+}
+
+/// Calls `visit` with the offset of each element of the box in shared memory, and its offset in
+/// the tensor, if it is inside.
+fn walk(map: &TensorMap, at: [i32; MAX_RANK], mut visit: impl FnMut(usize, Option<usize>)) {
+    let counts: Vec<usize> =
+        (0..MAX_RANK).map(|axis| map.spans[axis].div_ceil(map.steps[axis]) as usize).collect();
+    let total: usize = counts.iter().product();
+    for index in 0..total {
+        let (mut rest, mut global, mut inside) = (index, 0i64, true);
+        for axis in 0..MAX_RANK {
+            let place = i64::from(at[axis]) + (rest % counts[axis]) as i64 * i64::from(map.steps[axis]);
+            rest /= counts[axis];
+            inside &= (0..map.sizes[axis] as i64).contains(&place);
+            let stride = if axis == 0 { map.element_bytes.into() } else { map.strides[axis - 1] };
+            global += place * stride as i64;
+        }
+        let plain = index * map.element_bytes as usize;
+        let rows = match map.swizzle {
+            0 => 0,
+            1 => plain / 128 % 2,
+            2 => plain / 128 % 4,
+            _ => plain / 128 % 8,
+        };
+        visit(plain ^ rows << 4, inside.then_some(global as usize));
+    }
+}
+
+#[test]
+fn boxes_are_copied_as_their_maps_say() {
+    let mut random = Random::new(3);
+    for _ in 0..40 {
+        let (mut map, bytes) = random_map(&mut random);
+        let device = Device::watched(random.index(4) == 0);
+        let linked = device.load(&source(map.rank as usize));
+        let tensor = random.bytes(bytes);
+        map.address = device.upload(&tensor);
+        let at: [i32; MAX_RANK] = std::array::from_fn(|axis| match axis < map.rank as usize {
+            true => random.index(map.sizes[axis] as usize + 4) as i32 - 3,
+            false => 0,
+        });
+        let places: Vec<u8> = at.iter().flat_map(|at| at.to_le_bytes()).chain([0; 12]).collect();
+        let launch = |name: &str, data: u64| {
+            let values = [
+                map.to_bytes().to_vec(),
+                places.clone(),
+                data.to_le_bytes().to_vec(),
+                (map.box_bytes() as u32).to_le_bytes().to_vec(),
+            ];
+            let kernel = linked.program().kernel(name).unwrap();
+            let params = LaunchParams {
+                config: LaunchConfig::new([1; 3], [1; 3]),
+                cooperative: false,
+                stack: 1024,
+                workers: 1,
+                params: &pack(&linked, kernel, &values),
+            };
+            device.run(&linked, kernel, &params).unwrap_or_else(|fault| panic!("{map:?}: {fault}"));
+        };
+        let shown = device.upload(&[0; ROOM as usize]);
+        launch("load", shown);
+        let size = map.element_bytes as usize;
+        let mut expected = vec![0xff; ROOM as usize];
+        walk(&map, at, |shared, global| {
+            let outside = u64::from(map.outside).to_le_bytes();
+            let element = global.map_or(&outside[..size], |global| &tensor[global..global + size]);
+            expected[shared..shared + size].copy_from_slice(element);
+        });
+        assert!(device.download(shown, ROOM as usize) == expected, "{map:?} at {at:?}");
+
+        let given = random.bytes(ROOM as usize);
+        launch("store", device.upload(&given));
+        let mut expected = tensor.clone();
+        walk(&map, at, |shared, global| {
+            if let Some(global) = global {
+                expected[global..global + size].copy_from_slice(&given[shared..shared + size]);
+            }
+        });
+        assert!(device.download(map.address, bytes) == expected, "{map:?} at {at:?}");
+    }
+}
