@@ -127,7 +127,7 @@ pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex
 pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
 
 /// Variables that users set.
-pub const USERS: [Variable; 12] = [
+pub const USERS: [Variable; 13] = [
     DISABLE,
     DRIVER,
     LIB_DIR,

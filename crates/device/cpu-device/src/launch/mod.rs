@@ -202,9 +202,9 @@ fn check_cluster(launch: &LaunchConfig, required: Option<Dim3>) -> Result {
     }
     let is_wanted = required.is_none_or(|required| required == launch.cluster);
     let blocks = launch.cluster.count();
-    let sides = launch.grid.to_array().into_iter().zip(launch.cluster.to_array());
+    let mut sides = launch.grid.to_array().into_iter().zip(launch.cluster.to_array());
     let is_whole = |(blocks, side): (u32, u32)| side > 0 && blocks % side == 0;
-    let fits = blocks <= PORTABLE_CLUSTER && { sides }.all(is_whole);
+    let fits = blocks <= PORTABLE_CLUSTER && sides.all(is_whole);
     ensure(is_wanted && fits, CUDA_ERROR_INVALID_CLUSTER_SIZE)
 }
 

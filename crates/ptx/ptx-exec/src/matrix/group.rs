@@ -89,8 +89,8 @@ impl Group {
 
     /// Whether these have the right classes.
     pub(super) fn takes(&self, class: impl Fn(Reg) -> Class) -> bool {
-        let descriptors = self.a.iter().chain([&self.b]);
-        { descriptors }.all(|factor| class(factor.descriptor) == Class::Long)
+        let mut descriptors = self.a.iter().chain([&self.b]);
+        descriptors.all(|factor| class(factor.descriptor) == Class::Long)
             && class(self.warp) == Class::Word
             && match self.adds {
                 Adds::If(predicate) => class(predicate) == Class::Predicate,

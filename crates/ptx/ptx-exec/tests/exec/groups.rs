@@ -72,10 +72,10 @@ impl Case {
             let (count, bytes) = self.boxes(lines, length);
             for index in 0..count {
                 let (at, x) = (base + index * bytes, index * self.width / 2);
-                write!(
+                writeln!(
                     text,
                     "add.u32 %r2, %buf, {at}; cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes \
-                     [%r2], [{map}, {{{x}, 0}}], [%bar];\n"
+                     [%r2], [{map}, {{{x}, 0}}], [%bar];"
                 )
                 .unwrap();
             }
@@ -97,11 +97,11 @@ impl Case {
             let (b, b_start) = self.descriptor(if self.across { K } else { n }, self.across, step);
             let (a_at, b_at) = (a_start / 16, (8192 + b_start) / 16);
             let at = 32 * step;
-            write!(
+            writeln!(
                 text,
                 "add.u64 %da, %rd1, {a_at}; or.b64 %da, %da, {a}; add.u64 %db, %rd1, {b_at}; or.b64 %db, %db, {b};\n\
                  ld.global.b32 %x0, [%rd2+{at}]; ld.global.b32 %x1, [%rd2+{}]; ld.global.b32 %x2, [%rd2+{}];\n\
-                 ld.global.b32 %x3, [%rd2+{}]; setp.ne.u32 %p, {step}, 0;\n",
+                 ld.global.b32 %x3, [%rd2+{}]; setp.ne.u32 %p, {step}, 0;",
                 at + 8 * 128,
                 at + 16,
                 at + 8 * 128 + 16
@@ -113,9 +113,9 @@ impl Case {
             };
             let sign = if self.negated { -1 } else { 1 };
             let across = u8::from(self.across);
-            write!(
+            writeln!(
                 text,
-                "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{{}}}, {first}, %db, %p, {sign}, 1, {flags}{across};\n",
+                "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{{}}}, {first}, %db, %p, {sign}, 1, {flags}{across};",
                 d.join(", ")
             )
             .unwrap();
@@ -123,9 +123,9 @@ impl Case {
         text.push_str(
             "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\nld.param.u64 %rd4, [to];\n",
         );
-        write!(text, "mul.wide.u32 %rd5, %r1, {}; add.u64 %rd4, %rd4, %rd5;\n", 2 * n).unwrap();
+        writeln!(text, "mul.wide.u32 %rd5, %r1, {}; add.u64 %rd4, %rd4, %rd5;", 2 * n).unwrap();
         for (at, register) in d.iter().enumerate() {
-            write!(text, "st.global.f32 [%rd4+{}], {register};\n", 4 * at).unwrap();
+            writeln!(text, "st.global.f32 [%rd4+{}], {register};", 4 * at).unwrap();
         }
         text + "ret; }\n"
     }
