@@ -35,11 +35,15 @@ pub(super) struct HappensBefore {
     objects: HashMap<u64, View>,
     /// The views of threads that arrived at a barrier without waiting.
     arrived: [Option<View>; BARRIERS],
-    /// The view of each thread at its last fence, its own accesses included.
+    /// The view of each thread at its last fence, its own accesses included, until it is published.
     fenced: HashMap<u32, View>,
     /// The views of threads before a fence and a strong write of global memory, their own accesses
     /// included.
     published: Option<View>,
+    /// How often something was published.
+    editions: u64,
+    /// The edition that each thread has read last: threads that wait read the same again and again.
+    read: Vec<u64>,
 }
 
 impl HappensBefore {
@@ -53,6 +57,8 @@ impl HappensBefore {
             arrived: Default::default(),
             fenced: HashMap::new(),
             published: None,
+            editions: 0,
+            read: vec![0; threads],
         }
     }
 
@@ -140,17 +146,21 @@ impl HappensBefore {
         if releases {
             self.fence(thread);
         }
-        let Some(fenced) = self.fenced.get(&thread) else { return };
+        let Some(fenced) = self.fenced.remove(&thread) else { return };
         let mut view = fenced.to_vec();
         if let Some(published) = &self.published {
             hear(&mut view, published);
         }
         self.published = Some(view.into());
+        self.editions += 1;
     }
 
     /// `thread` reads global memory in a way that orders.
     pub(super) fn observe(&mut self, thread: u32) {
         let Some(published) = self.published.clone() else { return };
+        if std::mem::replace(&mut self.read[thread as usize], self.editions) == self.editions {
+            return;
+        }
         let view = match &self.views[thread as usize] {
             Some(own) => {
                 let mut view = published.to_vec();
@@ -221,6 +231,33 @@ mod tests {
         order.signal(0, true);
         order.observe(2);
         assert!(order.precedes(0, later, 2) && !order.precedes(0, order.clock(0), 2));
+    }
+
+    #[test]
+    fn what_is_read_again_tells_nothing_new_and_what_is_published_since_does() {
+        let mut order = HappensBefore::new(3);
+        let mut stamps = Vec::new();
+        for thread in [0, 1] {
+            stamps.push(order.clock(thread));
+            order.signal(thread, true);
+            order.signal(thread, false);
+            order.observe(2);
+            order.observe(2);
+            // What a thread does after its fence is not published by another write.
+            let later = order.clock(thread);
+            order.signal(thread, false);
+            order.observe(2);
+            assert!(stamps.iter().zip(0..).all(|(&stamp, of)| order.precedes(of, stamp, 2)));
+            assert!(!order.precedes(thread, later, 2));
+        }
+        // A barrier forgets what was published: everything before it is known.
+        order.meet_all();
+        let stamp = order.clock(0);
+        order.observe(2);
+        assert!(!order.precedes(0, stamp, 2));
+        order.signal(0, true);
+        order.observe(2);
+        assert!(order.precedes(0, stamp, 2));
     }
 
     #[test]
