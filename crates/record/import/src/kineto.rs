@@ -1,5 +1,5 @@
-//! PyTorch's trace: Chrome's JSON as Kineto writes it, plain or compressed; and JAX's, which has the
-//! same form and other contents ([`Xla`]).
+//! PyTorch's trace: Chrome's JSON as Kineto writes it, plain or compressed; and JAX's, which has
+//! the same form and other contents ([`Xla`]).
 //!
 //! Times are decimal microseconds, read exactly; `baseTimeNanoseconds`, which may follow the
 //! events, says when 0 is. Categories changed their names in 2022 (`Kernel` is `kernel` now). Calls

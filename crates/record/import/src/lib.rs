@@ -1,9 +1,10 @@
 //! Makes a session of traces that another profiler recorded.
 //!
-//! [`Format::of`] tells a file's format by its content, and [`Found::at`] which files of a folder are traces. Each format has a module that fills the
-//! intermediate form (`model`): calls of the host, work of the device, ranges and frames of
-//! Python, in nanoseconds. `write` joins calls to work and writes the files of a session, which
-//! everything else reads as if `apex run` had recorded it.
+//! [`Format::of`] tells a file's format by its content, and [`Found::at`] which files of a folder
+//! are traces. Each format has a module that fills the intermediate form (`model`): calls of the
+//! host, work of the device, ranges and frames of Python, in nanoseconds. `write` joins calls to
+//! work and writes the files of a session, which everything else reads as if `apex run` had
+//! recorded it.
 //!
 //! Invariants:
 //!

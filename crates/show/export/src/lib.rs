@@ -1,4 +1,5 @@
-//! Sessions as JSON, CSV, Parquet, traces for Perfetto and in Chrome's format, and call stacks of the host.
+//! Sessions as JSON, CSV, Parquet, traces for Perfetto and in Chrome's format, and call stacks of
+//! the host.
 //!
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).

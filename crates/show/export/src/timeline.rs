@@ -1,4 +1,5 @@
-//! A session as a trace, for Perfetto or in Chrome's format: the host's calls, and the work of the GPU.
+//! A session as a trace, for Perfetto or in Chrome's format: the host's calls, and the work of the
+//! GPU.
 //!
 //! * A track for each thread, with its calls.
 //! * A counter of live bytes for each kind of memory.
