@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::code::{Clock, ClusterInput, Code, Input, Named};
 use crate::device::{KernelId, Memory, Region};
 use crate::fault::{Fault, FaultKind, Stop};
-use crate::memory::spaces::ClusterMemory;
+use crate::memory::spaces::{CLUSTER_UNIT, ClusterMemory};
 use crate::native::Engine;
 use crate::operands::{Class, Reg};
 use crate::program::{KernelAttributes, Program};
@@ -32,10 +32,6 @@ pub const MAX_CLUSTER: u32 = 16;
 
 /// The alignment of a block's shared memory, in bytes.
 pub(crate) const SHARED_ALIGNMENT: u64 = 1024;
-
-/// The distance between the shared addresses by which a block names the memory of the blocks of
-/// its cluster, of rank 0 from one such distance on: what it names its own by is smaller.
-pub(crate) const CLUSTER_UNIT: u64 = 1 << 24;
 
 /// Bytes in which shared memory is allocated.
 const SHARED_UNIT: u64 = 128;

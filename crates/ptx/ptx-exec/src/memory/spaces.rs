@@ -10,7 +10,6 @@
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
-use crate::launch::CLUSTER_UNIT;
 use crate::native::Kept;
 use crate::operands::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
@@ -35,6 +34,10 @@ pub(crate) struct AccessFault {
     pub(crate) kind: FaultKind,
     pub(crate) text: String,
 }
+
+/// The distance between the shared addresses by which a block names the memory of the blocks of
+/// its cluster, of rank 0 from one such distance on: what it names its own by is smaller.
+pub(crate) const CLUSTER_UNIT: u64 = 1 << 24;
 
 /// The shared memory of the blocks of a cluster, at equal distances.
 #[derive(Clone, Copy, Debug)]

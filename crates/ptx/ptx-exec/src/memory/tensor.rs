@@ -26,6 +26,9 @@ const LINE: u64 = 128;
 /// Offset of the word of a map that has the bytes of its box.
 pub(crate) const BOX_BYTES: i64 = 12;
 
+/// Bytes of a box at most: more than any block has of shared memory.
+const MOST_BYTES: u64 = 256 << 10;
+
 /// Words of 32 bits of a map.
 const WORDS: usize = 32;
 
@@ -119,7 +122,7 @@ impl TensorMap {
             && self.steps.iter().all(|step| (1..=8).contains(step))
             && self.strides.iter().all(|stride| *stride < 1 << 40)
             && self.line_bytes() % UNIT == 0
-            && self.box_bytes() <= u64::from(crate::launch::MAX_SHARED)
+            && self.box_bytes() <= MOST_BYTES
     }
 
     /// Bytes of a line of the box.

@@ -9,7 +9,7 @@ use crate::code::{ClusterInput, Input};
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::control;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
-use crate::launch::CLUSTER_UNIT;
+use crate::memory::spaces::CLUSTER_UNIT;
 use crate::operands::{Args, Class, Reg};
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{binary, combine, compare, logic, unary};
