@@ -173,7 +173,7 @@ fn small_kernels_once_each() {
     }
     seconds.sort_by(f64::total_cmp);
     let [least, median] = [seconds[0], seconds[250]].map(|seconds| 1e6 * seconds);
-    println!("{:?}: least {least:.2f} µs, median {median:.2f} µs a kernel", Engine::of_environment());
+    println!("{:?}: least {least:.2} µs, median {median:.2} µs a kernel", Engine::of_environment());
 }
 
 /// A kernel in which one thread accesses memory that is not there.
