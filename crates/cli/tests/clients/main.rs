@@ -14,8 +14,7 @@ mod programs;
 mod python;
 mod rust;
 
-use common::{APEX, Sandbox, output, text};
-use std::path::Path;
+use common::{Sandbox, cpu_device, output, text};
 use test_process::Command;
 
 /// Runs a client alone and under `apex run`, and checks its last line, which gives the number of
@@ -26,8 +25,7 @@ use test_process::Command;
 fn check(sandbox: &Sandbox, command: &[&str], environment: &[(&str, &str)], counts: impl Fn(&str) -> bool) {
     let libraries = sandbox.path("libraries");
     std::fs::create_dir_all(&libraries).unwrap();
-    let device = Path::new(APEX).with_file_name("deps").join("libapex_cpu_device.so");
-    let _ = std::os::unix::fs::symlink(device, libraries.join("libcuda.so.1"));
+    let _ = std::os::unix::fs::symlink(cpu_device(), libraries.join("libcuda.so.1"));
     // The client's own libraries first: a shared libcudart, say.
     let own = environment.iter().find(|(name, _)| *name == "LD_LIBRARY_PATH").map_or("", |(_, path)| path);
     let path = format!("{}:{own}", libraries.display());

@@ -27,6 +27,11 @@ const PATIENCE: Duration = test_process::LIMIT;
 /// The command under test.
 pub const APEX: &str = env!("CARGO_BIN_EXE_apex");
 
+/// The library of the CPU device, which this test run has built.
+pub fn cpu_device() -> PathBuf {
+    Path::new(APEX).with_file_name("deps").join("libapex_cpu_device.so")
+}
+
 /// The program that is recorded.
 pub fn program() -> PathBuf {
     test_build::program("cuda-program")

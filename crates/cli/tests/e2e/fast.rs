@@ -1,7 +1,7 @@
 //! `apex run --fast` on the CPU device: programs compute what they compute without it, and a queue
 //! that lost the order of calls would be noticed.
 
-use crate::common::{Sandbox, output, text};
+use crate::common::{Sandbox, cpu_device, output, text};
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 use test_process::Command;
@@ -64,12 +64,12 @@ const FAULTS: [&str; 13] = [
 /// `CARELESS_ABOUT` names.
 pub fn careless_libraries() -> TempDir {
     let libraries = tempfile::tempdir().unwrap();
-    for (package, name) in [
-        ("careless-library", "libapex.so"),
-        ("apex-alias", "libapex_alias.so"),
-        ("apex-cpu-device", "libapex_cpu_device.so"),
+    for (file, name) in [
+        (test_build::library("careless-library"), "libapex.so"),
+        (test_build::library("apex-alias"), "libapex_alias.so"),
+        (cpu_device(), "libapex_cpu_device.so"),
     ] {
-        symlink(test_build::library(package), libraries.path().join(name)).unwrap();
+        symlink(file, libraries.path().join(name)).unwrap();
     }
     libraries
 }

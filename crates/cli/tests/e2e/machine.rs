@@ -1,7 +1,7 @@
 //! The state of the machine while a program ran: on a stand-in for NVML, with the CPU device in the
 //! place of a GPU's driver.
 
-use crate::common::{Running, Sandbox, output, program, text, wait_until};
+use crate::common::{Running, Sandbox, cpu_device, output, program, text, wait_until};
 use apex_machine::{FILE, Machine, Quantity};
 use serde_json::Value;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn recorded(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Machine {
     std::fs::copy(test_build::library("fake-nvml"), libraries.join("libnvidia-ml.so.1")).unwrap();
     // By another name it is a driver like others.
     let driver = libraries.join("driver.so");
-    std::os::unix::fs::symlink(test_build::library("apex-cpu-device"), &driver).unwrap();
+    std::os::unix::fs::symlink(cpu_device(), &driver).unwrap();
     let mut command = sandbox.apex(&["run", "--device", "gpu", "-o", "s", "--"]);
     command.arg(program()).args(["launch", "10", "await", "end"]);
     command.env("LD_LIBRARY_PATH", &libraries).env("APEX_DRIVER", &driver);

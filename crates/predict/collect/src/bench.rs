@@ -5,6 +5,7 @@
 //! reads.
 
 use cuda_launch::LaunchConfig;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use apex_gpu::{Buffer, Device, Module, Result};
@@ -32,7 +33,9 @@ pub fn pool_seed(element: Element, second: bool) -> u32 {
 pub struct Bench {
     device: Device,
     fill: Module,
-    modules: Vec<Module>,
+    /// Of [`MODULES`], those whose kernels were asked for: a batch under the profiler is short, and
+    /// has few families.
+    modules: [OnceCell<Module>; MODULES.len()],
     pool_bytes: u64,
     pools: BTreeMap<u32, Buffer<u8>>,
     out: Option<Buffer<u8>>,
@@ -62,15 +65,14 @@ impl Loaded {
 }
 
 impl Bench {
-    /// Loads the suite. Pools are made when they are needed first.
+    /// Gets ready for the suite. Modules are loaded, and pools made, when they are needed first.
     ///
     /// # Errors
-    /// The driver's error, for example that it is too old for the suite's PTX.
+    /// The driver's error.
     pub fn open(device: &Device, bounds: &Bounds) -> Result<Bench> {
-        let modules = MODULES.iter().map(|module| device.load_ptx(module.ptx())).collect::<Result<_>>()?;
         Ok(Bench {
             fill: device.load_ptx(FILL.ptx())?,
-            modules,
+            modules: Default::default(),
             device: device.clone(),
             pool_bytes: bounds.pool_bytes,
             pools: BTreeMap::new(),
@@ -88,9 +90,19 @@ impl Bench {
     /// A kernel, loaded.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver's error, for example that it is too old for the suite's PTX.
     pub fn load(&self, kernel: &Kernel) -> Result<Loaded> {
-        Ok(Loaded { kernel: *kernel, code: self.modules[kernel.module].kernel(kernel.name)? })
+        Ok(Loaded { kernel: *kernel, code: self.module(kernel.module)?.kernel(kernel.name)? })
+    }
+
+    /// A module of the suite.
+    fn module(&self, index: usize) -> Result<&Module> {
+        let place = &self.modules[index];
+        if let Some(module) = place.get() {
+            return Ok(module);
+        }
+        let module = self.device.load_ptx(MODULES[index].ptx())?;
+        Ok(place.get_or_init(|| module))
     }
 
     /// The kernel that does nothing.
