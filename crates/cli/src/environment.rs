@@ -7,8 +7,9 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 18] = [
+const OF_ONE_COMMAND: [(&str, &str); 19] = [
     ("alerts", "interval"),
+    ("check", "format"),
     ("collect", "device"),
     ("collect", "output"),
     ("collect", "seed"),

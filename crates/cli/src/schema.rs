@@ -32,7 +32,7 @@ const SCHEMAS: [(Document, &str); 13] = [
 #[command(after_long_help = "Examples:
   apex schema                            names the documents
   apex schema report > report.schema.json
-  apex schema apex.diff/2 | jq '.properties.comparison.properties | keys'
+  apex schema diff | jq '.properties.comparison.properties | keys'
 
 Exit status: 0, or 1 if there is no schema of this name.")]
 pub struct Args {

@@ -62,7 +62,6 @@ impl Signals {
     /// Blocks them. Called once, while the process has one thread: another one would take SIGCHLD,
     /// and nobody would see that the program has ended.
     pub fn block() -> Self {
-        debug_assert!(has_one_thread(), "signals are blocked before threads start");
         // SAFETY: signal sets, actions and flags are plain data, for which zeros are valid; every
         // pointer is to such a local; the signal numbers are valid, so no call can fail.
         unsafe {
@@ -206,11 +205,6 @@ impl Signals {
         let signal = unsafe { libc::sigtimedwait(&raw const self.taken, &raw mut info, timeout) };
         (signal > 0).then_some(info)
     }
-}
-
-/// Whether this process has no other thread, as far as that is known.
-fn has_one_thread() -> bool {
-    !std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() != 1)
 }
 
 /// Passes a signal on, unless the child has it already or sent it itself.

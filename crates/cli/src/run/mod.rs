@@ -24,6 +24,7 @@ mod watch;
 
 use crate::destination::ToHub;
 use crate::loaded;
+use crate::on_enough_stack;
 use crate::output::{self, Color};
 use crate::report::{self};
 use crate::session::Fresh;
@@ -617,7 +618,8 @@ fn conclude(recorded: &mut Recorded, args: &Args, color: Color) -> anyhow::Resul
         stay(recorded);
         end_like(recorded.status);
     }
-    if let Ok(loaded) = loaded::just_recorded(&recorded.session).map_err(failed_to_read) {
+    let session = &recorded.session;
+    if let Ok(loaded) = on_enough_stack(|| loaded::just_recorded(session)).map_err(failed_to_read) {
         let captured = summarize(&loaded, recorded, args);
         if captured && args.report {
             if let Err(error) = crate::knowledge::install(&[]) {
