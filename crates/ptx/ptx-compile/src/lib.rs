@@ -220,8 +220,7 @@ impl Code {
         bases: &[Bases],
         counters: &mut [u64],
         laps: &mut [[u32; 8]],
-        helper: Helper,
-        user: *mut c_void,
+        (helper, user): (Helper, *mut c_void),
     ) -> Outcome {
         assert_eq!(laps.len(), frames.len() * self.laps());
         assert!(bases.len() == self.early.len() && frames.len() <= WARPS);

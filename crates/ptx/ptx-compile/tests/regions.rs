@@ -546,7 +546,7 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
     let mut laps = vec![[0; 8]; WARPS * code.laps()];
     let user = (&raw mut host).cast::<c_void>();
     // SAFETY: the CPU has the instructions, the frames the registers; the windows lie in the arrays.
-    let outcome = unsafe { code.run(&frames, &mut windows, &bases, &mut counters, &mut laps, help, user) };
+    let outcome = unsafe { code.run(&frames, &mut windows, &bases, &mut counters, &mut laps, (help, user)) };
     assert_eq!(outcome, Outcome::Left(0));
     let calls = host.calls;
     for (index, register) in region.registers.iter().enumerate().take(state.values.len()) {

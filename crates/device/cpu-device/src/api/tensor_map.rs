@@ -87,7 +87,7 @@ fn check(map: &TensorMap) -> Result {
     let dimensions = map.rank as usize;
     let line = u64::from(map.spans[0].div_ceil(map.steps[0].max(1))) * u64::from(map.element_bytes);
     let most = if map.swizzle == 0 { u64::MAX } else { 16 << map.swizzle };
-    let sound = map.address % 16 == 0
+    let sound = map.address.is_multiple_of(16)
         && map.sizes.iter().all(|size| (1..=1 << 32).contains(size))
         && map.strides[..dimensions - 1].iter().all(|stride| stride % 16 == 0 && *stride < 1 << 40)
         && map.spans.iter().all(|span| (1..=256).contains(span))

@@ -84,7 +84,7 @@ pub(crate) unsafe fn enter(
     let user = (&raw mut caller).cast();
     // SAFETY: code is only made where the CPU has its instructions; the frames have the registers
     // that their code names; windows are what the memory's owner and the block allow.
-    let outcome = unsafe { code.run(&frames[..warps.len()], windows, bases, counters, laps, help, user) };
+    let outcome = unsafe { code.run(&frames[..warps.len()], windows, bases, counters, laps, (help, user)) };
     count(region, counters, around.counts);
     if code.laps() > 0 {
         laps.chunks(code.laps()).for_each(|laps| count_lane_loops(region, laps, around.counts));
