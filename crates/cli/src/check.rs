@@ -6,7 +6,8 @@ use crate::{exit, loaded, session, units};
 use anyhow::{Context, bail};
 use apex_budgets::{Budgets, Judged, Measures, Outcome, Per, Report, Section};
 use apex_conventions::documents;
-use apex_view::Filters;
+use apex_trace::meta::Exit;
+use apex_view::{Filters, Loaded};
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
@@ -98,8 +99,16 @@ fn measured(sessions: &[PathBuf]) -> anyhow::Result<Vec<Measures>> {
     let filters = Filters::default();
     let loaded = sessions.iter().map(|path| loaded::read(path, &filters));
     let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
-    let runs: Vec<Measures> =
-        filters.shown_alike(&loaded)?.iter().map(|shown| Measures::of(&shown.job)).collect();
+    for (path, loaded) in sessions.iter().zip(&loaded) {
+        refuse_broken(path, loaded)?;
+    }
+    let is_checked = |loaded: &Loaded| loaded.session.meta.as_ref().is_some_and(|meta| meta.checked);
+    let shown = filters.shown_alike(&loaded)?;
+    let runs: Vec<Measures> = shown
+        .iter()
+        .zip(&loaded)
+        .map(|(shown, loaded)| Measures::of(&shown.job, is_checked(loaded)))
+        .collect();
     for (path, run) in sessions.iter().zip(&runs) {
         let shown = apex_untrusted::shown(path);
         if run.kernels.is_empty() {
@@ -117,6 +126,24 @@ fn measured(sessions: &[PathBuf]) -> anyhow::Result<Vec<Measures>> {
         }
     }
     Ok(runs)
+}
+
+/// Refuses a run that failed, and a session that lacks a part: what they did not do is no saving.
+fn refuse_broken(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
+    let shown = apex_untrusted::shown(path);
+    let recorder = &loaded.profile.recorder;
+    if !recorder.problems.is_empty() || recorder.lost() > 0 {
+        bail!("{shown} lacks records, so that its figures are too small: record it again");
+    }
+    match loaded.session.meta.as_ref().and_then(|meta| meta.exit) {
+        Some(Exit::Code(code)) if code != 0 => {
+            bail!("the program of {shown} ended with exit status {code}: only a run that succeeds is judged")
+        }
+        Some(Exit::Signal(signal)) => {
+            bail!("the program of {shown} was ended by signal {signal}: only a run that succeeds is judged")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The file's budgets; `None` if there is no file.
@@ -137,6 +164,9 @@ fn section<'b>(budgets: &'b Budgets, path: &Path, runs: &[Measures]) -> anyhow::
     let section = budgets.section(runs[0].on_cpu_device).with_context(|| {
         format!("{file} has no limits for runs on {name}: add them with `apex check --init SESSION...`")
     })?;
+    if section.limits.is_empty() && section.kernels.values().all(std::collections::BTreeMap::is_empty) {
+        bail!("{file} has no limit for runs on {name}: nothing would be judged");
+    }
     if section.per != runs[0].per {
         bail!(
             "the limits for runs on {name} in {file} are of a {}, but this run has figures of a {}: launches that repeat \
@@ -211,6 +241,7 @@ fn write_text(out: &mut dyn Write, report: &Report, per: Per, style: Style, widt
     let failed: Vec<&Judged> = report.failures().collect();
     let limits = units::counted(report.judged.len() as u64, "limit", "limits");
     let first = match &failed[..] {
+        [] if report.judged.len() == 1 => "The limit is kept.".to_owned(),
         [] => format!("All {limits} are kept."),
         [one] => format!("{} {}.", one.what(), one.said()),
         [one, rest @ ..] => {

@@ -153,6 +153,7 @@ mod tests {
             rank: Some(RecordedRank { rank, world_size: Some(2), restarts: 0, job: None }),
             universal: Vec::new(),
             imported: Vec::new(),
+            checked: false,
         }
     }
 

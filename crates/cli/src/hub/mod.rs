@@ -157,5 +157,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     output::page(|out| writeln!(out, "{url}"))?;
     output::remark("Ctrl-C ends it");
     server.run(move |request| hub.answer(request))?;
+    // Who copies the file of a hub that has ended copies all of it.
+    args.database.open()?.settle()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -586,6 +586,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         rank: own_rank(),
         universal: Vec::new(),
         imported: Vec::new(),
+        checked: recording.check,
     }
 }
 

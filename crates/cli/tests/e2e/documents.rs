@@ -317,10 +317,11 @@ impl JsonSchema {
         }
     }
 
-    fn finish(self) {
+    fn finish(mut self) {
         let path = self.path.display();
         assert!(self.different.is_empty(), "{path} is out of date; BLESS=1 renews it: {:#?}", self.different);
         if std::env::var_os("BLESS").is_some() {
+            allow_the_unknown(&mut self.schema);
             let text = serde_json::to_string(&self.schema).unwrap() + "\n";
             std::fs::write(self.path, text).unwrap();
         }
@@ -369,6 +370,17 @@ fn widen(schema: &mut Value, value: &Value) {
         }
         _ => {}
     }
+}
+
+/// Has a schema allow anything where no value was seen.
+fn allow_the_unknown(schema: &mut Value) {
+    if schema.is_null() {
+        *schema = true.into();
+    }
+    if let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        members.values_mut().for_each(allow_the_unknown);
+    }
+    schema.get_mut("items").into_iter().for_each(allow_the_unknown);
 }
 
 /// Notes where a value is not as the schema says. Members that it does not know are allowed.

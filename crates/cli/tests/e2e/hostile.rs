@@ -50,6 +50,7 @@ fn session(folder: &Path) {
         host: Host { name: NAME.into(), ..Host::default() },
         universal: Vec::new(),
         imported: Vec::new(),
+        checked: false,
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.

@@ -424,7 +424,7 @@ impl Assembler {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use test_process::Command;
 
     use super::*;
 

@@ -78,7 +78,8 @@ pub struct Code {
     counts_first: bool,
 }
 
-/// The places of words that a region reads otherwise than as the address of an early group.
+/// The places of words that a region reads otherwise than as the address of an early group. Where only
+/// some threads make a guarded access, the helper makes it, and reads the address.
 fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
     let mut words = Vec::new();
     let mut accesses = 0;
@@ -93,7 +94,7 @@ fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
             instruction.uses().into_iter().for_each(&mut read);
             continue;
         };
-        if !early.iter().any(|early| early.access == accesses) {
+        if instruction.guard.is_some() || !early.iter().any(|early| early.access == accesses) {
             read(access.address.register());
         }
         accesses += 1;

@@ -279,3 +279,29 @@ fn units(region: &Region, liveness: &Liveness) -> Vec<Unit> {
     });
     units.collect()
 }
+
+impl Region {
+    /// Removes instructions whose results nobody needs.
+    pub fn prune(&mut self) {
+        loop {
+            let liveness = Liveness::of(self);
+            let mut removed = false;
+            for index in 0..self.blocks.len() {
+                let mut live = liveness.of_block(self, index).into_iter().skip(1);
+                self.blocks[index].instructions.retain(|instruction| {
+                    let live = live.next();
+                    let needed = |reg: &Reg| live.as_ref().is_none_or(|live| live.has(*reg));
+                    let stays = match &instruction.operation {
+                        Operation::Compute { d, .. } => instruction.guard.is_some() || needed(d),
+                        Operation::Access(_) => true,
+                    };
+                    removed |= !stays;
+                    stays
+                });
+            }
+            if !removed {
+                return;
+            }
+        }
+    }
+}

@@ -5,8 +5,6 @@
 
 use ptx_lower::Meaning;
 
-use crate::liveness::Liveness;
-
 /// A register of a region, by index into [`Region::registers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg(pub u32);
@@ -219,29 +217,5 @@ impl Region {
     /// The number of loops that threads leave one by one.
     pub fn lane_loops(&self) -> usize {
         self.blocks.iter().filter(|block| block.lane_loop.is_some()).count()
-    }
-
-    /// Removes instructions whose results nobody needs.
-    pub fn prune(&mut self) {
-        loop {
-            let liveness = Liveness::of(self);
-            let mut removed = false;
-            for index in 0..self.blocks.len() {
-                let mut live = liveness.of_block(self, index).into_iter().skip(1);
-                self.blocks[index].instructions.retain(|instruction| {
-                    let live = live.next();
-                    let needed = |reg: &Reg| live.as_ref().is_none_or(|live| live.has(*reg));
-                    let stays = match &instruction.operation {
-                        Operation::Compute { d, .. } => instruction.guard.is_some() || needed(d),
-                        Operation::Access(_) => true,
-                    };
-                    removed |= !stays;
-                    stays
-                });
-            }
-            if !removed {
-                return;
-            }
-        }
     }
 }

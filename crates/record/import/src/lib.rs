@@ -216,6 +216,7 @@ fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
         rank: None,
         universal: Vec::new(),
         imported,
+        checked: false,
     }
 }
 

@@ -49,6 +49,9 @@ pub struct Meta {
     /// recorded it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<String>,
+    /// Whether the CPU device looked for defects (`apex run --check`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checked: bool,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.

@@ -110,6 +110,7 @@ mod meta {
                 host: Host::here(),
                 universal: Vec::new(),
                 imported: Vec::new(),
+                checked: false,
             },
         )
     }

@@ -94,6 +94,7 @@ pub enum Error {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFile {
+    #[expect(dead_code, reason = "it is looked at first, and must be there")]
     schema: String,
     gpu: Option<RawSection>,
     cpu: Option<RawSection>,
@@ -115,11 +116,14 @@ impl Budgets {
     /// # Errors
     /// Names the line, or the table and the limit.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let raw: RawFile =
-            toml::from_str(text).map_err(|error| Error::Form(error.to_string().trim_end().to_owned()))?;
-        if raw.schema != documents::BUDGETS.to_string() {
-            return Err(Error::Schema { found: raw.schema, known: documents::BUDGETS.to_string() });
+        let form = |error| Error::Form(told(text, &error));
+        let known = documents::BUDGETS.to_string();
+        let table: toml::Table = toml::from_str(text).map_err(form)?;
+        if let Some(found) = table.get("schema").and_then(toml::Value::as_str).filter(|found| *found != known)
+        {
+            return Err(Error::Schema { found: found.to_owned(), known });
         }
+        let raw: RawFile = toml::from_str(text).map_err(form)?;
         let section = |raw: Option<RawSection>, name| raw.map(|raw| Section::read(raw, name)).transpose();
         Ok(Self { gpu: section(raw.gpu, "gpu")?, cpu: section(raw.cpu, "cpu")? })
     }
@@ -197,6 +201,13 @@ impl Section {
             write_limits(limits, self.per, text);
         }
     }
+}
+
+/// An error of TOML in one line, with where it is.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().and_then(|span| Some(text.get(..span.start)?.matches('\n').count() + 1));
+    let message = error.message().lines().next().unwrap_or_default();
+    line.map_or_else(|| message.to_owned(), |line| format!("line {line}: {message}"))
 }
 
 fn values(raw: BTreeMap<String, f64>, place: &str) -> Result<Values, Error> {

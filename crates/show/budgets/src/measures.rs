@@ -45,8 +45,9 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// The figures of a run, or of its steady state.
-    pub fn of(profile: &Profile) -> Self {
+    /// The figures of a run, or of its steady state. Only a run that was `checked`
+    /// (`apex run --check`) says how many defects there are.
+    pub fn of(profile: &Profile, checked: bool) -> Self {
         let on_cpu_device = profile.on_cpu_device();
         let steps = profile.steps().filter(|_| !on_cpu_device);
         let by = steps.unwrap_or(1.0);
@@ -57,7 +58,7 @@ impl Measures {
         Self {
             per: if steps.is_some() { Per::Step } else { Per::Run },
             on_cpu_device,
-            whole: whole(profile, by, on_cpu_device),
+            whole: whole(profile, by, on_cpu_device, checked),
             kernels: functions.iter().map(|(name, kernels)| (name.clone(), of_function(kernels))).collect(),
         }
     }
@@ -68,7 +69,7 @@ fn known<const N: usize>(values: [(Quantity, Option<f64>); N]) -> Values {
     values.into_iter().filter_map(|(quantity, value)| Some((quantity, value?))).collect()
 }
 
-fn whole(profile: &Profile, by: f64, on_cpu_device: bool) -> Values {
+fn whole(profile: &Profile, by: f64, on_cpu_device: bool, checked: bool) -> Values {
     let copies = profile.copies.iter();
     let mut values = known([
         (Quantity::Launches, Some(profile.totals.kernels_run() as f64 / by)),
@@ -78,7 +79,7 @@ fn whole(profile: &Profile, by: f64, on_cpu_device: bool) -> Values {
     ]);
     if on_cpu_device {
         values.extend(counted(profile.kernels.iter(), by));
-        values.insert(Quantity::Defects, total(profile.defects.iter().map(|defect| defect.count as f64)));
+        values.extend(known([(Quantity::Defects, checked.then_some(profile.defects.len() as f64))]));
     } else {
         values.extend(times(profile));
     }

@@ -90,7 +90,7 @@ impl Judged {
         };
         let limit = number(self.limit);
         match (self.value, self.outcome) {
-            (None, _) => format!("is not known of a run, and must be {side} {limit}"),
+            (None, _) => format!("is not known of each run, and must be {side} {limit}"),
             (Some(value), Outcome::Kept) => format!("is {}, and must be {side} {limit}", number(value)),
             (Some(value), _) => {
                 format!("is {}{}, but must be {side} {limit}", number(value), self.change(value))
@@ -139,16 +139,14 @@ fn judge(
 }
 
 /// The figure of the functions that a pattern names: sums, but of means and shares the worst. `None`
-/// if no such function ran; one that no longer runs has no launches.
+/// if no such function ran: it may have another name now, and a limit that nobody judges helps nobody.
 fn of_functions(run: &Measures, pattern: &str, quantity: Quantity) -> Option<f64> {
     let named = run.kernels.iter().filter(|(name, _)| matches(pattern, name)).map(|(_, values)| values);
-    let known: Vec<f64> = named.filter_map(|values: &Values| values.get(&quantity).copied()).collect();
+    let known = named.filter_map(|values: &Values| values.get(&quantity).copied());
     match quantity {
-        Quantity::Launches => Some(known.iter().sum()),
-        Quantity::KernelUs => known.into_iter().reduce(f64::max),
-        Quantity::OccupancyPercent => known.into_iter().reduce(f64::min),
-        _ if known.is_empty() && !run.kernels.keys().any(|name| matches(pattern, name)) => Some(0.0),
-        _ => known.into_iter().reduce(|a, b| a + b),
+        Quantity::KernelUs => known.reduce(f64::max),
+        Quantity::OccupancyPercent => known.reduce(f64::min),
+        _ => known.reduce(|a, b| a + b),
     }
 }
 

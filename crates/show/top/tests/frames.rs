@@ -46,6 +46,7 @@ fn run(exit: Option<Exit>) -> Meta {
         host: Host::default(),
         universal: Vec::new(),
         imported: Vec::new(),
+        checked: false,
     }
 }
 

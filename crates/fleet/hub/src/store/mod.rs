@@ -102,6 +102,15 @@ impl Store {
         Ok(connection)
     }
 
+    /// Writes what lies beside the file (`-wal`) into it, so that the file alone is the whole database.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn settle(&self) -> Result<(), Error> {
+        self.connect()?.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(())
+    }
+
     /// Reads with a connection of its own.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 pub(crate) mod access;
 pub(crate) mod atomics;
 pub(crate) mod bulk;
+pub(crate) mod kept;
 pub(crate) mod mbarrier;
 pub(crate) mod shadow;
 pub(crate) mod single_copy;

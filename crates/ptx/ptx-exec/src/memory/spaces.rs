@@ -10,7 +10,7 @@
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
-use crate::native::Kept;
+use crate::memory::kept::Kept;
 use crate::operands::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use crate::registers::pattern::{PART, PARTS, Pattern};

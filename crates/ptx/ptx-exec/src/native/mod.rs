@@ -16,8 +16,6 @@
 //! 3. What a thread does in a region does not wait for others: a branch depends on no memory. So it
 //!    needs no fuel; an endless loop ends when its launch is cancelled.
 
-mod run;
-
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -30,7 +28,6 @@ use ptx_compile::{Code, Operation, Region, Target};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
-pub(crate) use run::{Kept, Left, enter};
 
 /// The way in which kernels are executed. Results, faults and counts are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +196,7 @@ impl NativeRegion {
     }
 
     /// The code, if it is there or worth to be made.
-    fn code(&self, engine: Engine) -> Option<&Code> {
+    pub(crate) fn code(&self, engine: Engine) -> Option<&Code> {
         if let Some(code) = self.code.get() {
             return code.as_ref();
         }

@@ -24,12 +24,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
-use crate::native::{Engine, Left, enter};
+use crate::native::Engine;
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
 use crate::registers::pattern::Pattern;
 use crate::warp::fuel::Fuel;
+use crate::warp::regions::{Left, enter};
 use crate::warp::straight::{access, straight};
 use crate::warp::{Surroundings, Warp, exchange};
 

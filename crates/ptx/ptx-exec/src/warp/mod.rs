@@ -21,6 +21,7 @@ pub(crate) mod fuel;
 pub(crate) mod input;
 mod path;
 pub(crate) mod prologue;
+mod regions;
 mod run;
 pub(crate) mod straight;
 

@@ -6,13 +6,14 @@ use std::slice;
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::fault::{FaultKind, Stop};
 use crate::memory::spaces::{AccessFault, Spaces};
-use crate::native::{Engine, Left, enter};
+use crate::native::Engine;
 use crate::observe::probe::{Moment, Probe};
 use crate::operands::{Class, Reg};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 use crate::warp::barrier::CLUSTER_BARRIER;
 use crate::warp::fuel::Fuel;
 use crate::warp::path::{Frame, State, Waiting};
+use crate::warp::regions::{Left, enter};
 use crate::warp::straight::{Refused, access, straight};
 use crate::warp::{Pause, Surroundings, Warp, exchange};
 

@@ -4,11 +4,12 @@ use std::ffi::c_void;
 
 use ptx_compile::{Bases, Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, WARPS, Window};
 
-use super::NativeRegion;
 use crate::code::Op;
 use crate::device::Region as Allocation;
 use crate::launch::Launch;
+use crate::memory::kept::Kept;
 use crate::memory::spaces::{Regular, Spaces};
+use crate::native::NativeRegion;
 use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
 use crate::registers::lanes::{Lanes, WARP};
 use crate::registers::pattern::PARTS;
@@ -315,40 +316,6 @@ impl Caller<'_, '_> {
         let index = self.code.group_of()[site];
         // SAFETY: the code has as many windows as groups, and does not read them now.
         unsafe { self.windows.add(index).write(Window::new(start, end, bias, group)) };
-    }
-}
-
-/// What the code of a region keeps between its runs.
-#[derive(Default)]
-pub(crate) struct Kept {
-    /// What it knows to be allowed.
-    windows: Vec<Window>,
-    /// The addresses that were known on entering.
-    bases: Vec<Bases>,
-    counters: Vec<u64>,
-    laps: Vec<[u32; STRIP]>,
-}
-
-impl Kept {
-    /// Forgets what is allowed.
-    pub(crate) fn forget(&mut self) {
-        self.windows.fill(Window::default());
-    }
-}
-
-impl Spaces<'_> {
-    /// What the code of a region keeps, as its last run has left it, with room for some warps.
-    fn take_kept(&mut self, region: usize, code: &Code, warps: usize) -> Kept {
-        if self.native.len() <= region {
-            self.native.resize_with(region + 1, Kept::default);
-        }
-        let mut kept = std::mem::take(&mut self.native[region]);
-        kept.windows.resize(code.groups().len(), Window::default());
-        kept.counters.clear();
-        kept.counters.resize(code.counters(), 0);
-        kept.laps.clear();
-        kept.laps.resize(warps * code.laps(), [0; STRIP]);
-        kept
     }
 }
 
