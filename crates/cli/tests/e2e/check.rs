@@ -56,7 +56,11 @@ fn what_cannot_be_judged_is_refused_with_what_to_do() {
     };
     for (file, content, why) in [
         ("gpu.toml", "schema = \"apex.budgets/1\"\n", "has no limits for runs on the CPU device"),
-        ("step.toml", "schema = \"apex.budgets/1\"\n[cpu]\nper = \"step\"\n", "are of a step, but this run"),
+        (
+            "step.toml",
+            "schema = \"apex.budgets/1\"\n[cpu]\nper = \"step\"\n[cpu.limits]\nlaunches = 1\n",
+            "are of a step, but this run",
+        ),
         (
             "typo.toml",
             "schema = \"apex.budgets/1\"\n[cpu]\nper = \"run\"\n[cpu.limits]\nlaunch = 1\n",
