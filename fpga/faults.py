@@ -96,7 +96,7 @@ def check(step, *arguments):
     if done.returncode not in (0, 1):
         sys.exit(f"fpga/check could not run: {done.stderr[-800:]}")
     steps = json.loads(done.stdout)["steps"]
-    failed = [f"{name}: {step['why'].splitlines()[0][:160]}" for name, step in steps.items() if step["verdict"] == "FAIL"]
+    failed = [f"{name}: {step['why'].splitlines()[0].replace(f'{ROOT}/', '')[:160]}" for name, step in steps.items() if step["verdict"] == "FAIL"]
     return failed[0] if failed else None
 
 
