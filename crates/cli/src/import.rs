@@ -223,7 +223,8 @@ pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(at)
 }
 
-/// A folder for a session, which has the name of the trace or the packed session, because commands show it.
+/// A folder for a session, which has the name of the trace or the packed session, because commands
+/// show it.
 fn temporary_folder(named: &Path) -> anyhow::Result<Folder> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let around = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));

@@ -13,7 +13,8 @@ const PROBLEMS: usize = 20;
 /// The session that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
-    /// Session: a folder, a packed one, or traces of another profiler [default: the newest session in this folder]
+    /// Session: a folder, a packed one, or traces of another profiler [default: the newest session
+    /// in this folder]
     pub session: Option<std::path::PathBuf>,
 }
 

@@ -191,7 +191,8 @@ fn with_narrow_usage(command: clap::Command, width: usize) -> clap::Command {
 const USAGE_INDENT: &str = "       ";
 
 /// Does `work` in a thread with enough stack: clap's tables, and a session's reader, take more than
-/// the main thread has under a small limit (`ulimit -s 64`). Where the system refuses a thread, this one has to do.
+/// the main thread has under a small limit (`ulimit -s 64`). Where the system refuses a thread,
+/// this one has to do.
 fn on_enough_stack<R: Send>(work: impl Fn() -> R + Sync) -> R {
     const BYTES: usize = 1 << 20;
     std::thread::scope(|scope| {

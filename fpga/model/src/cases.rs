@@ -61,7 +61,8 @@ fn filled(tile: Tile, value: i8) -> Vec<Vec<i8>> {
     vec![vec![value; tile.dimension]; tile.size]
 }
 
-/// Every key of block b has elements `value(b)`, and queries are all 1: scores that the block decides.
+/// Every key of block b has elements `value(b)`, and queries are all 1: scores that the block
+/// decides.
 fn by_block(draw: &mut Draw, blocks: usize, value: impl Fn(usize) -> i8) -> Job {
     let mut job = draw.job(blocks);
     job.queries = filled(draw.tile, 1);

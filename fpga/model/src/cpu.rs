@@ -1,8 +1,8 @@
 //! The same shapes on one core of a CPU, in plain Rust that the compiler vectorizes: the peer that
 //! needs no device.
 //!
-//! Times are those that the thread spent on a core, so that other work on the machine adds nothing but
-//! the contention for caches and memory.
+//! Times are those that the thread spent on a core, so that other work on the machine adds nothing
+//! but the contention for caches and memory.
 
 use apex_random::Random;
 use std::hint::black_box;

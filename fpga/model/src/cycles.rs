@@ -3,8 +3,8 @@
 
 use crate::Tile;
 
-/// From the first beat that the matrix tile takes to the last row that it gives, for tiles of so many
-/// terms one after the other.
+/// From the first beat that the matrix tile takes to the last row that it gives, for tiles of so
+/// many terms one after the other.
 ///
 /// A result needs a cycle for each term, or for each row of the result before it if that is longer.
 pub fn products(size: usize, terms: &[usize]) -> usize {
@@ -28,9 +28,9 @@ pub struct Attention {
 
 /// A job of so many blocks of keys, at least one.
 ///
-/// Each block keeps the array busy for a part of keys and a part of values. Beside that, the queries
-/// come in and the results go out, and the array waits for the lanes twice: for the scores of the
-/// first block to be read, and for the weights of the last one.
+/// Each block keeps the array busy for a part of keys and a part of values. Beside that, the
+/// queries come in and the results go out, and the array waits for the lanes twice: for the scores
+/// of the first block to be read, and for the weights of the last one.
 ///
 /// # Panics
 /// If a part is too short to hide a pass of the lanes: see [`hides_passes`].
@@ -43,8 +43,8 @@ pub fn attention(tile: Tile, blocks: usize) -> Attention {
     Attention { latency: period + LATENCY, period, busy }
 }
 
-/// Whether the passes of the lanes are hidden behind the array's work, and the reciprocals behind the
-/// last values: 24 cycles, and one for each row.
+/// Whether the passes of the lanes are hidden behind the array's work, and the reciprocals behind
+/// the last values: 24 cycles, and one for each row.
 pub fn hides_passes(tile: Tile) -> bool {
     tile.dimension >= tile.size + 24
 }

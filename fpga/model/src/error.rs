@@ -47,8 +47,8 @@ pub fn random_head(length: usize, dimension: usize, causal: bool, seed: u64) -> 
     Head { queries: rows(), keys: rows(), values: rows(), causal }
 }
 
-/// Q, K and V of a trained model, from a file of `fpga/model/train.py`: little-endian 16-bit integers,
-/// three matrices of `length` rows, each number in units of 1/4096.
+/// Q, K and V of a trained model, from a file of `fpga/model/train.py`: little-endian 16-bit
+/// integers, three matrices of `length` rows, each number in units of 1/4096.
 ///
 /// # Errors
 /// If the file cannot be read or is not three matrices of rows of 64 numbers.

@@ -1,5 +1,5 @@
-//! The golden model against exact attention, and its edges; and, where Icarus Verilog is installed, the
-//! RTL of small tiles against the model. `fpga/check` does the rest.
+//! The golden model against exact attention, and its edges; and, where Icarus Verilog is installed,
+//! the RTL of small tiles against the model. `fpga/check` does the rest.
 
 use fpga_model::attention::{Block, Job, Scale};
 use fpga_model::error::{errors, random_head};

@@ -37,7 +37,8 @@ pub struct Args {
     /// A file of PTX, a fatbin, or a program or library that holds fatbins
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The GPUs, by a target of their compute capability: sm_80,sm_90; a letter (sm_90a) makes no difference
+    /// The GPUs, by a target of their compute capability: sm_80,sm_90; a letter (sm_90a) makes no
+    /// difference
     #[arg(long = "for", value_name = "GPUS", required = true, value_delimiter = ',', value_parser = gpu)]
     gpus: Vec<Target>,
     /// Newest PTX version that the driver reads: 8.7 for drivers of CUDA 12.8 [default: any]

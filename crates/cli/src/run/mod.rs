@@ -502,7 +502,8 @@ fn outer_session() -> Option<PathBuf> {
     meta.exit.is_none().then_some(session)
 }
 
-/// The command to start: a file of Python's is run by `python`, where `python -m apex_cuda` names one.
+/// The command to start: a file of Python's is run by `python`, where `python -m apex_cuda` names
+/// one.
 fn by_interpreter(command: &[OsString], python: Option<OsString>) -> Vec<OsString> {
     let is_python = Path::new(&command[0]).extension() == Some(OsStr::new("py"));
     python.filter(|_| is_python).into_iter().chain(command.iter().cloned()).collect()
@@ -543,8 +544,9 @@ fn not_started(command: &OsStr, error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 
-/// Writes session.json before the program starts, so that an `apex run` inside finds it. The program
-/// waits for this, so it need not reach the disk: `remember`, which has it do so, follows at once.
+/// Writes session.json before the program starts, so that an `apex run` inside finds it. The
+/// program waits for this, so it need not reach the disk: `remember`, which has it do so, follows
+/// at once.
 fn write_first(meta: &Meta, session: &Folder) -> anyhow::Result<()> {
     let write = || session.create_new(META_FILE)?.write_all(&serde_json::to_vec_pretty(meta)?);
     let path = session.path().join(META_FILE);

@@ -2,10 +2,10 @@
 //!
 //! A [`Region`] is a part of a function: blocks of instructions, each with a
 //! [meaning](ptx_lower::Meaning) or an access to memory. [`Code::generate`] makes AVX2 code of it,
-//! which executes the region in *strips*: eight threads of a warp go through the whole region, loops
-//! included, then the next eight, so that what they compute stays in vector registers. Registers
-//! come from the frames of warps and go back there; between, nobody needs to know that there was
-//! other code.
+//! which executes the region in *strips*: eight threads of a warp go through the whole region,
+//! loops included, then the next eight, so that what they compute stays in vector registers.
+//! Registers come from the frames of warps and go back there; between, nobody needs to know that
+//! there was other code.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -25,17 +25,17 @@
 //!    left, and in memory.
 //! 2. *Every access is checked*: it lies in a [`Window`] that the user has allowed, or the user
 //!    performs it.
-//! 3. *A strip stops before the effect* that the user refuses, with all live registers in the frame.
-//!    The other strips of its warp go on until they stop or end too, and later warps do not begin.
+//! 3. *A strip stops before the effect* that the user refuses, with all live registers in the
+//!    frame. The other strips of its warp go on until they stop or end too, and later warps do not
+//!    begin.
 //! 4. Memory that is executed is never writable.
 //!
 //! # Limits
 //!
 //! Nothing caches code between processes. Regions have no accesses of other sizes than words, no
-//! numbers of `.f64` and `.f16`, no `.ftz`, no branches that threads of a strip take differently (but
-//! at the end of a loop of one block without accesses), and no warp instructions; the interpreter
-//! executes these. There is no code
-//! for AVX-512.
+//! numbers of `.f64` and `.f16`, no `.ftz`, no branches that threads of a strip take differently
+//! (but at the end of a loop of one block without accesses), and no warp instructions; the
+//! interpreter executes these. There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -61,9 +61,9 @@ pub use region::{
 
 /// The machine code of a region.
 ///
-/// It counts, for all strips together: how often block `i` is executed, at `i`; how often the branch
-/// at its end is taken, at `blocks + i`; and at `2 * blocks` the threads that execute guarded
-/// instructions.
+/// It counts, for all strips together: how often block `i` is executed, at `i`; how often the
+/// branch at its end is taken, at `blocks + i`; and at `2 * blocks` the threads that execute
+/// guarded instructions.
 pub struct Code {
     executable: Executable,
     bytes: Vec<u8>,
@@ -78,8 +78,8 @@ pub struct Code {
     counts_first: bool,
 }
 
-/// The places of words that a region reads otherwise than as the address of an early group. Where only
-/// some threads make a guarded access, the helper makes it, and reads the address.
+/// The places of words that a region reads otherwise than as the address of an early group. Where
+/// only some threads make a guarded access, the helper makes it, and reads the address.
 fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
     let mut words = Vec::new();
     let mut accesses = 0;
@@ -171,8 +171,8 @@ impl Code {
         &self.of_access
     }
 
-    /// The groups that may be checked on entering, for all strips at once: the threads of each strip
-    /// access single words at an address that the region does not change.
+    /// The groups that may be checked on entering, for all strips at once: the threads of each
+    /// strip access single words at an address that the region does not change.
     pub fn early(&self) -> &[Early] {
         &self.early
     }
@@ -188,8 +188,8 @@ impl Code {
         2 * self.blocks + 1
     }
 
-    /// The vectors of laps that a warp leaves: for each strip one for each loop that threads leave one
-    /// by one. They are zero if the loop was not entered.
+    /// The vectors of laps that a warp leaves: for each strip one for each loop that threads leave
+    /// one by one. They are zero if the loop was not entered.
     pub fn laps(&self) -> usize {
         STRIPS * self.lane_loops
     }
@@ -203,17 +203,17 @@ impl Code {
     ///
     /// # Panics
     ///
-    /// If there are no warps or more than [`WARPS`], or other numbers of windows, addresses, counters
-    /// and laps than the code has.
+    /// If there are no warps or more than [`WARPS`], or other numbers of windows, addresses,
+    /// counters and laps than the code has.
     ///
     /// # Safety
     ///
     /// The CPU has what [`is_available`] looks for. Each frame has all places of the region's
     /// registers, and nobody else accesses them. What a window allows may be accessed, as its group
     /// does, and `helper` may be called with `user`. `bases` has, for each of the groups of
-    /// [`early`](Self::early) and each strip, zero or the host address of its least offset in the first
-    /// thread: then the threads access consecutive words from there on, and all that the group's
-    /// accesses reach may be accessed.
+    /// [`early`](Self::early) and each strip, zero or the host address of its least offset in the
+    /// first thread: then the threads access consecutive words from there on, and all that the
+    /// group's accesses reach may be accessed.
     pub unsafe fn run(
         &self,
         frames: &[Frame],

@@ -1,5 +1,5 @@
-//! Random regions are executed as machine code and thread by thread, and compared: registers, memory
-//! and counters.
+//! Random regions are executed as machine code and thread by thread, and compared: registers,
+//! memory and counters.
 
 #![allow(clippy::needless_range_loop, reason = "threads index several arrays at once")]
 
@@ -470,8 +470,8 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     0
 }
 
-/// The addresses of groups that are known on entering, where a strip accesses consecutive words; every
-/// third is left out.
+/// The addresses of groups that are known on entering, where a strip accesses consecutive words;
+/// every third is left out.
 fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<Bases> {
     let of_group = |(place, early): (usize, &Early)| {
         let (access, group) = (&accesses[early.access], code.groups()[early.group]);
@@ -545,7 +545,8 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
     let mut counters = vec![0; code.counters()];
     let mut laps = vec![[0; 8]; WARPS * code.laps()];
     let user = (&raw mut host).cast::<c_void>();
-    // SAFETY: the CPU has the instructions, the frames the registers; the windows lie in the arrays.
+    // SAFETY: the CPU has the instructions, the frames the registers; the windows lie in the
+    // arrays.
     let outcome = unsafe { code.run(&frames, &mut windows, &bases, &mut counters, &mut laps, (help, user)) };
     assert_eq!(outcome, Outcome::Left(0));
     let calls = host.calls;

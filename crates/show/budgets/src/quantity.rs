@@ -132,9 +132,9 @@ impl Quantity {
         matches!(self, Self::GpuBusyPercent | Self::IdleHostCodePercent | Self::IdleDriverCallsPercent)
     }
 
-    /// How far beyond the mean of the first runs the limit is, for sums of this unit. With several runs, four
-    /// standard deviations, at least 2% of a time, 1% of a count of a step or two percentage points of
-    /// a share; with one, 10% of a time or ten points of a share.
+    /// How far beyond the mean of the first runs the limit is, for sums of this unit. With several
+    /// runs, four standard deviations, at least 2% of a time, 1% of a count of a step or two
+    /// percentage points of a share; with one, 10% of a time or ten points of a share.
     pub fn margin(self, per: Per, mean: f64, deviation: Option<f64>) -> f64 {
         let (least, unknown) = match self {
             _ if self.is_exact(per) => return 0.0,

@@ -138,8 +138,9 @@ fn judge(
     Judged { kernel, quantity, limit, value, outcome }
 }
 
-/// The figure of the functions that a pattern names: sums, but of means and shares the worst. `None`
-/// if no such function ran: it may have another name now, and a limit that nobody judges helps nobody.
+/// The figure of the functions that a pattern names: sums, but of means and shares the worst.
+/// `None` if no such function ran: it may have another name now, and a limit that nobody judges
+/// helps nobody.
 fn of_functions(run: &Measures, pattern: &str, quantity: Quantity) -> Option<f64> {
     let named = run.kernels.iter().filter(|(name, _)| matches(pattern, name)).map(|(_, values)| values);
     let known = named.filter_map(|values: &Values| values.get(&quantity).copied());

@@ -148,7 +148,8 @@ impl Notes {
         Ok(())
     }
 
-    /// Name and tags on one printable line, `baseline · #h200 #slow`; `None` where there is neither.
+    /// Name and tags on one printable line, `baseline · #h200 #slow`; `None` where there is
+    /// neither.
     pub fn headline(&self) -> Option<String> {
         let tags: Vec<String> = self.tags.iter().map(|tag| format!("#{}", printable(tag))).collect();
         let name = self.name.iter().map(|name| printable(name).into_owned());

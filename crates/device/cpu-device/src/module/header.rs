@@ -1,5 +1,5 @@
-//! Which PTX is taken: what a driver for a GPU of the device's capability refuses for its `.version` or `.target`, or
-//! because ptxas would, is refused here, with the same results.
+//! Which PTX is taken: what a driver for a GPU of the device's capability refuses for its
+//! `.version` or `.target`, or because ptxas would, is refused here, with the same results.
 
 use crate::device::architecture;
 use crate::module::{LoadError, listed};

@@ -102,7 +102,8 @@ impl Store {
         Ok(connection)
     }
 
-    /// Writes what lies beside the file (`-wal`) into it, so that the file alone is the whole database.
+    /// Writes what lies beside the file (`-wal`) into it, so that the file alone is the whole
+    /// database.
     ///
     /// # Errors
     /// Those of SQLite.

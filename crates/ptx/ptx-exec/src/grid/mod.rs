@@ -2,8 +2,8 @@
 //!
 //! Each core has a thread, which takes the next cluster (without clusters: the next block) in order
 //! and runs it to its end. One that spins without progress may wait for another that has not
-//! started (a grid barrier): its thread then also starts that one and alternates between both. Such kernels therefore end if they end
-//! on a GPU on which the whole grid is resident.
+//! started (a grid barrier): its thread then also starts that one and alternates between both. Such
+//! kernels therefore end if they end on a GPU on which the whole grid is resident.
 
 mod block;
 mod cluster;

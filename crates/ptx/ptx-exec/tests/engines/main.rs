@@ -83,7 +83,8 @@ fn run(device: &Device, source: &str, engine: Engine, threads: u32, seed: u64, p
     Outcome { result, memory, generated }
 }
 
-/// Runs the kernel of a seed by both engines; whether it faulted, and whether there was machine code.
+/// Runs the kernel of a seed by both engines; whether it faulted, and whether there was machine
+/// code.
 fn compare(seed: u64) -> (bool, bool) {
     let (source, threads) = Kernel::write(seed);
     let device = Device::default();
@@ -220,7 +221,8 @@ fn an_access_beyond_is_reported_alike_in_every_lane() {
     }
 }
 
-/// A kernel whose threads load words of an array, in one of several ways, and store their sum to one.
+/// A kernel whose threads load words of an array, in one of several ways, and store their sum to
+/// one.
 fn touch(way: &str, store: bool) -> String {
     let access = match (way, store) {
         ("quads", false) => "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd3];",
@@ -251,7 +253,8 @@ fn touch(way: &str, store: bool) -> String {
     )
 }
 
-/// The memory behind an allocation is a red zone: it stays as it was, and who touches it is reported.
+/// The memory behind an allocation is a red zone: it stays as it was, and who touches it is
+/// reported.
 #[test]
 fn the_end_of_an_allocation_is_found_to_the_word() {
     const THREADS: u32 = 64;

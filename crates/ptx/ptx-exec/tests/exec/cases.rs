@@ -2,13 +2,12 @@
 //!
 //! ```text
 //! // launch NAME grid 2 1 1 block 64 1 1 [cluster 2 1 1] [shared BYTES] [stack BYTES] [workers N]
-//! // param u32 5                    a scalar parameter
-//! // param u32[] 1 2 3              a buffer; its address is the parameter
-//! // param u32[64] random 7         a buffer of random bits (any seed)
-//! // param u32[64] zero
-//! // expect 0 u32[] 4 5 6           what parameter 0 points to afterwards (the first elements)
-//! // prints hello\n                 what device code printed
-//! // fault Misaligned               how the launch ends; at the next line that ends in `// here`, if one does
+//! // param u32 5                    a scalar parameter // param u32[] 1 2 3              a buffer;
+//! its address is the parameter // param u32[64] random 7         a buffer of random bits (any
+//! seed) // param u32[64] zero // expect 0 u32[] 4 5 6           what parameter 0 points to
+//! afterwards (the first elements) // prints hello\n                 what device code printed //
+//! fault Misaligned               how the launch ends; at the next line that ends in `// here`, if
+//! one does
 //! ```
 //!
 //! Each launch is executed plainly and then once more watched; either has the same outcome.

@@ -14,8 +14,8 @@
 //! 2. No name is declared twice in one scope, no function defined twice, no label set twice in one
 //!    scope; functions that are declared again take and return as many parameters.
 //! 3. Entries return nothing, have counts of threads from 1 on, and not both a required and a
-//!    maximum block. Variables have bytes, and are not wider than a vector may be. Only `.global` and
-//!    `.const` variables have initial values; these are not longer than the variable, name what
+//!    maximum block. Variables have bytes, and are not wider than a vector may be. Only `.global`
+//!    and `.const` variables have initial values; these are not longer than the variable, name what
 //!    exists, and numbers are of the variable's kind.
 //! 4. Every instruction is in the table, with its modifiers in any order that keeps types and
 //!    layouts in theirs; the module's version and target have it.
@@ -38,12 +38,12 @@
 //! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts
 //! are in theirs; a `.pred` that ptxas ignores beside another type is refused. Tables of targets
 //! that stand after the instruction that names them. Functions where an integer is read: ptxas
-//! takes their address. Values: constants that an instruction cuts to its width, sizes of copies, alignment of addresses, offsets beyond a variable. Whether
-//! registers are written before they are read. Control flow: whether the end of a function is
-//! reached, whether barriers are. Performance hints. The sum of
-//! parameters, shared and constant memory against limits. Instructions that ptxas refuses from some
-//! target on (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern` against the definition
-//! in another module.
+//! takes their address. Values: constants that an instruction cuts to its width, sizes of copies,
+//! alignment of addresses, offsets beyond a variable. Whether registers are written before they are
+//! read. Control flow: whether the end of a function is reached, whether barriers are. Performance
+//! hints. The sum of parameters, shared and constant memory against limits. Instructions that ptxas
+//! refuses from some target on (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern`
+//! against the definition in another module.
 
 mod call;
 mod data;

@@ -218,8 +218,8 @@ fn last_before(profile: &Profile) -> Option<KernelFinding> {
     Some(kernel_finding(profile, last, fault))
 }
 
-/// The most that one call in place of a loop saves beside the waits: nearly all of the kernels' time,
-/// because a kernel over all elements takes hardly longer than over one.
+/// The most that one call in place of a loop saves beside the waits: nearly all of the kernels'
+/// time, because a kernel over all elements takes hardly longer than over one.
 fn of_one_call(profile: &Profile) -> Figure {
     let kernels = super::account(profile, |accounts| accounts.kernels);
     Figure::predicted(0.0, (0.0, ONE_CALL * kernels.bounds().1))

@@ -2,9 +2,9 @@
 //! others wait for it.
 //!
 //! No clock is compared. A synchronising collective (all-reduce, all-gather, reduce-scatter,
-//! all-to-all) ends on all ranks when the last one has arrived and the data have moved: the rank with the *shortest*
-//! time in it came last, and the excess of the others is their waiting. Collectives are matched by
-//! communicator and sequence number ([`super::collectives`]).
+//! all-to-all) ends on all ranks when the last one has arrived and the data have moved: the rank
+//! with the *shortest* time in it came last, and the excess of the others is their waiting.
+//! Collectives are matched by communicator and sequence number ([`super::collectives`]).
 //!
 //! Invariants: each collective that a rank launched is matched, or counted with the reason why it
 //! is not ([`Matching`]). A match needs the same kernel on all ranks that recorded the
@@ -506,8 +506,8 @@ impl Matcher<'_> {
     }
 }
 
-/// Minimum share of all waiting that is for one of so many ranks, for it to be named: half-way between
-/// an even share, which ranks have that are late in turn, and all of it.
+/// Minimum share of all waiting that is for one of so many ranks, for it to be named: half-way
+/// between an even share, which ranks have that are late in turn, and all of it.
 fn most_of_the_waiting(ranks: usize) -> f64 {
     0.5 + 0.5 / ranks.max(1) as f64
 }

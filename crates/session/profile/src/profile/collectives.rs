@@ -5,9 +5,9 @@
 //! same on all ranks; NCCL 2.26 and later). Collectives without it are in one series for each
 //! stream, because PyTorch has a stream for each communicator. A call inside a group launches when
 //! the group ends, outside of the call's range: then the communicator is that of the thread's last
-//! calls, if they agree, or the one that the stream had before. An all-to-all is such a group of sends
-//! and receives, and runs in the kernel that any of them would: the calls tell with how many ranks it
-//! exchanges.
+//! calls, if they agree, or the one that the stream had before. An all-to-all is such a group of
+//! sends and receives, and runs in the kernel that any of them would: the calls tell with how many
+//! ranks it exchanges.
 //!
 //! Invariants: a launch's place in its series is its sequence number in the process. At most
 //! [`MOST`] launches of a process are kept; further ones are counted.
@@ -47,8 +47,8 @@ pub struct CollectiveLaunch {
     pub start_ns: u64,
     /// Its time on the device, nanoseconds; `None` if this launch was not timed.
     pub ns: Option<u64>,
-    /// Of sends and receives in one group: how many of both there are, so with how many ranks (which
-    /// may include itself) this one exchanges data. [`ALL`] if the call is an all-to-all.
+    /// Of sends and receives in one group: how many of both there are, so with how many ranks
+    /// (which may include itself) this one exchanges data. [`ALL`] if the call is an all-to-all.
     pub exchanges: u16,
 }
 

@@ -285,7 +285,8 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     if of_span(accounts.copies) > IDLE {
         return copying("");
     }
-    // Of kernels in graphs no times are known, and the longest of the others may be next to nothing.
+    // Of kernels in graphs no times are known, and the longest of the others may be next to
+    // nothing.
     let top =
         longest(part.job).filter(|(_, share)| *share >= LEAST).map_or(String::new(), |(kernel, share)| {
             format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
@@ -296,7 +297,8 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     )
 }
 
-/// What the accounts of a job are of, where they are of several: `2 ranks`, `3 processes`, `4 GPUs`.
+/// What the accounts of a job are of, where they are of several: `2 ranks`, `3 processes`, `4
+/// GPUs`.
 pub fn together(job: &Profile) -> Option<String> {
     let used = || job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
     let count = used().count();
@@ -497,7 +499,8 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
         _ => (saving, ""),
     };
     let (low, high) = saving.bounds();
-    // A change draws from an account that the bars show. Some on the host's side save busy time, too.
+    // A change draws from an account that the bars show. Some on the host's side save busy time,
+    // too.
     let (account, is_idle) = drawn_from(part.job, finding);
     let account = account / part.steps.unwrap_or(1.0);
     let saves_idle_time = is_idle && saving.value <= account * (1.0 + 1e-9);
