@@ -51,7 +51,7 @@ PAIR_SECONDS = {"torch": "0.25", "python": "0.25", "cuda": "0.15", "ddp": "0.3"}
 SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8",
         "sensor_windows": "1.5", "memory_curve": "0.6", "learner_and_actor": "0.6", "stored_patches": "0.5"}
 PATIENCE = 80
-# Times in committed sessions are multiples of this many ticks, 2 µs on the machines that recorded them; of 8,192 in those that had over 36 KB.
+# Times in committed sessions are multiples of this many ticks, 2 µs on the machines that recorded them; of 8,192 in those that had over 36 KB and kept their first finding.
 TICKS = "4096"
 # How programs are judged for which no rule was changed yet: by what advise printed when they were recorded.
 FIRST_SIGHT = "first sight"
