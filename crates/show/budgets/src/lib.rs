@@ -8,10 +8,11 @@
 //! Invariants:
 //!
 //! 1. A count of a run is exact: its limit is what the first runs had, and the worst run is judged.
-//!    A time, a share or a count of a step varies: its limit has a margin ([`Quantity::margin`]), and
-//!    the mean of the runs is judged.
+//!    A time, a share or a count of a step varies: its limit has a margin
+//!    ([`Quantity::margin`]), and the mean of the runs is judged.
 //! 2. The CPU device's times are those of a busy host: they have no limits.
-//! 3. What a limit needs and a run does not have is a failure with the reason, never a silent success.
+//! 3. What a limit needs and a run does not have is a failure with the reason, never a silent
+//!    success.
 
 mod file;
 mod measures;

@@ -1,4 +1,5 @@
-//! Enters regions of machine code (`crate::native`), performs the accesses that their code leaves to others, and counts.
+//! Enters regions of machine code (`crate::native`), performs the accesses that their code leaves
+//! to others, and counts.
 
 use std::ffi::c_void;
 
