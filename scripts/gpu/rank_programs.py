@@ -5,7 +5,8 @@
 
 `ddp` and `fsdp` train with replicated and with sharded parameters, `tensor` answers requests with each layer split over the ranks, and `experts` trains a
 mixture of experts, one expert a rank, to which tokens go by all-to-all. The last rank is late by host code in each step, by its input, or by more work: more
-rows, a larger share of each layer, or more tokens for its expert.
+rows, a larger share of each layer, or more tokens for its expert. With `--late link`, the last rank copies buffers to the GPU of rank 0 beside its work, so that
+their link carries more than the collectives.
 
 Rank 0 prints a digest of the parameters (of `tensor`: of the last output), which must not depend on recording, and the median of its steps. With --windows,
 it runs the command of --switch, with `on` and `off` in turn, between windows of steps, and prints the median of each window.
@@ -26,7 +27,9 @@ WINDOW, SETTLE = 20, 4
 DELAY, MORE_WORK = 0.040, 4
 LENGTH, LAYERS = 256, 6
 PROGRAMS = ["ddp", "fsdp", "tensor", "experts"]
-LATE = ["none", "host", "input", "work"]
+LATE = ["none", "host", "input", "work", "link"]
+# What the last rank copies to rank 0 in each step of `link`.
+COPIES, COPIED_BYTES = 8, 512 << 20
 
 
 def slow_tokenizer(seconds):
@@ -56,6 +59,22 @@ class Rank:
         """How many of `total` parts each rank has: as many as the others, or `MORE_WORK` times as many for the last."""
         each = total // (self.world - 1 + self.last_has)
         return [each] * (self.world - 1) + [total - each * (self.world - 1)]
+
+
+def busy_link(torch, rank, step):
+    """`step`, beside copies from the last rank's GPU to that of rank 0."""
+    if rank.late != "link":
+        return step
+    stream = torch.cuda.Stream()
+    here, there = (torch.empty(COPIED_BYTES, dtype=torch.uint8, device=device) for device in (rank.device, 0))
+
+    def with_copies(number):
+        with torch.cuda.stream(stream):
+            for _ in range(COPIES):
+                there.copy_(here, non_blocking=True)
+        step(number)
+
+    return with_copies
 
 
 def layers_of(torch, rank, feed):
@@ -258,6 +277,7 @@ def run(options):
     torch.manual_seed(0)
     programs = {"ddp": replicated, "fsdp": sharded, "tensor": answering, "experts": of_experts}
     step, model = programs[options.program](torch, rank)
+    step = busy_link(torch, rank, step)
     times = [timed(step, number) for number in range(STEPS)]
     digest = digest_of(torch, model)
     medians = windows(torch, rank, step, options.windows, options.switch)

@@ -3,9 +3,9 @@
     ranks.py measure [--out DIR] [--ranks N] [--programs ddp,fsdp,tensor,experts] [--seconds S]
     ranks.py check DIR      # what `apex report` says of DIR's sessions, beside NCCL's own log
 
-`measure` runs each program of `rank_programs.py` bare and recorded: no rank late, the last one late by host code, by its input, and by more work. The digest
-that a run prints must not depend on recording. In one more run each rank has an `apex run` of its own, all into one folder, and NCCL writes each collective
-into a log. Last, each program runs with recording switched on and off in turn. Sessions and logs go to DIR. Runs that no time is left for after S seconds are
+`measure` runs each program of `rank_programs.py` bare and recorded: no rank late, the last one late by host code, by its input, by more work, and by copies
+over its link. The digest that a run prints must not depend on recording. In one more run each rank has an `apex run` of its own, all into one folder, and NCCL writes each collective
+into a log. Then each program runs with recording switched on and off in turn, and last bare and with `--fast` in turn, a process each. Sessions and logs go to DIR. Runs that no time is left for after S seconds are
 left out and counted. `APEX_BIN` names the folder of `apex` and its libraries.
 
 It needs N GPUs. With --one-gpu, all ranks share the GPU 0. NCCL refuses that, unless it takes the ranks for processes of different hosts (NCCL_HOSTID): they
@@ -28,6 +28,8 @@ from rank_programs import PROGRAMS
 
 # Longest run of a program, in seconds, and how many windows of steps compare recording with none.
 LIMIT, WINDOWS = 90, 24
+# How many processes with and without `--fast` take turns.
+FAST_PAIRS = 3
 HERE = Path(__file__).resolve().parent
 BIN = Path(os.environ.get("APEX_BIN", "target/release"))
 
@@ -75,7 +77,9 @@ class Series:
         if time.monotonic() > self.deadline:
             self.results["left_out"].append(name)
             return
-        session, figures, begun = self.sessions / name, {"program": program, "late": late, "how": how}, time.monotonic()
+        again = sum(each["how"] == how and each["program"] == program and each["late"] == late for each in self.results["runs"])
+        session = self.sessions / (name if again == 0 else f"{name}-{again}")
+        figures, begun = {"program": program, "late": late, "how": how}, time.monotonic()
         logs = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL", "NCCL_DEBUG_FILE": f"{self.sessions}/nccl-{name}-%p.log"}
         try:
             figures |= of_output(run(self.command(program, late, how, session), **(logs if how == "apart" else {})))
@@ -95,7 +99,7 @@ class Series:
         for program in self.options.programs:
             with tarfile.open(self.out / f"sessions-{program}.tar.xz", "w:xz", preset=3) as packed:
                 for each in sorted(self.sessions.glob(f"*{program}-*")):
-                    if not each.name.endswith(("-windows", "-fast")):
+                    if "-windows" not in each.name and "-fast" not in each.name:
                         packed.add(each, each.name)
 
 
@@ -103,7 +107,7 @@ def measure(options):
     """All runs, those first that tell most, should the time be short."""
     series = Series(options)
     order = [("host", "apart"), ("work", "recorded"), ("input", "recorded"), ("none", "recorded")]
-    order += [("none", "bare"), ("work", "bare"), ("none", "windows"), ("none", "fast")]
+    order += [("none", "bare"), ("link", "recorded"), ("none", "windows"), ("work", "bare"), *[("none", "fast"), ("none", "bare")] * FAST_PAIRS]
     for late, how in order:
         for program in options.programs:
             series.run(program, late, how)
