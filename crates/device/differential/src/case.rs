@@ -144,6 +144,20 @@ impl Case {
         layout(self.results.iter().map(|slot| slot.rows * slot.values.bytes()))
     }
 
+    /// The cells of each slot in a result buffer; what the buffer lacks reads as 0.
+    pub fn result_columns(&self, buffer: &[u8]) -> Vec<Vec<u64>> {
+        let cell = |at: usize, width: usize| {
+            let bytes = buffer.get(at..at + width).unwrap_or(&[]);
+            bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+        };
+        let (starts, _) = self.result_layout();
+        let column = |(slot, start): (&Slot, usize)| {
+            let width = slot.values.bytes();
+            (0..slot.rows).map(|row| cell(start + row * width, width)).collect()
+        };
+        self.results.iter().zip(starts).map(column).collect()
+    }
+
     /// Number of results that are compared.
     pub fn results_compared(&self) -> usize {
         self.results.iter().map(|slot| slot.rows).sum()

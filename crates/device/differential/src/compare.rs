@@ -1,18 +1,9 @@
 //! Compares the results of a case on two drivers.
 
 use crate::case::{Case, Rule, Slot};
-use crate::values::Values;
-
-/// The outcome of a case on a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The result buffer.
-    Results(Vec<u8>),
-    /// The driver did not take the module, or does not execute an instruction of it; its words.
-    Refused(String),
-    /// The kernel failed; the error's name.
-    Failed(String),
-}
+use crate::recording::{self, Checksum, Kept, Outcome, ROWS, Recorded};
+use crate::values::{Values, halves, number};
+use std::ops::Range;
 
 /// The comparison of an outcome with the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +12,8 @@ pub enum Verdict {
     Equal,
     /// The differences are within the error that the ISA allows.
     WithinError,
-    /// The first cell of each slot that is out of bounds.
-    Differs(Vec<Cell>),
+    /// The first difference in each slot that has one.
+    Differs(Vec<Difference>),
     /// The recorded driver executed the case, this one refuses it.
     Refused(String),
     /// The recorded driver refused the case, so nothing is compared.
@@ -31,76 +22,115 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// A cell of the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// Index of its slot.
-    pub slot: usize,
-    /// Its row.
-    pub row: usize,
-    /// The recorded value.
-    pub expected: u64,
-    /// The computed value.
-    pub found: u64,
-    /// The number of cells of the slot that are out of bounds.
-    pub wrong: usize,
+/// A difference in a slot of the results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// A cell is out of bounds.
+    Cell {
+        /// Index of the slot.
+        slot: usize,
+        /// Row of the first such cell.
+        row: usize,
+        /// The recorded value.
+        expected: u64,
+        /// The computed value.
+        found: u64,
+        /// Number of such cells in the slot.
+        wrong: usize,
+    },
+    /// Rows have another checksum; which of them differ is not recorded.
+    Rows {
+        /// Index of the slot.
+        slot: usize,
+        /// The first such rows.
+        rows: Range<usize>,
+        /// The computed values of these rows.
+        found: Vec<u64>,
+        /// Number of wrong checksums in the slot.
+        wrong: usize,
+    },
+}
+
+impl Difference {
+    /// Index of the slot.
+    pub fn slot(&self) -> usize {
+        match self {
+            Difference::Cell { slot, .. } | Difference::Rows { slot, .. } => *slot,
+        }
+    }
 }
 
 /// Compares what a driver made of a case with what was recorded.
-pub fn compare(case: &Case, recorded: &Outcome, found: &Outcome) -> Verdict {
+pub fn compare(case: &Case, recorded: &Recorded, found: &Outcome) -> Verdict {
     match (recorded, found) {
-        (Outcome::Refused(reason), _) => Verdict::NotRecorded(reason.clone()),
+        (Recorded::Whole(Outcome::Refused(reason)), _) => Verdict::NotRecorded(reason.clone()),
         (_, Outcome::Refused(reason)) => Verdict::Refused(reason.clone()),
-        (Outcome::Failed(expected), Outcome::Failed(found)) if expected == found => Verdict::Equal,
-        (Outcome::Results(expected), Outcome::Results(found)) => compare_results(case, expected, found),
-        (Outcome::Failed(expected), Outcome::Failed(found)) => {
+        (Recorded::Whole(Outcome::Failed(expected)), Outcome::Failed(found)) if expected == found => {
+            Verdict::Equal
+        }
+        (Recorded::Whole(Outcome::Failed(expected)), Outcome::Failed(found)) => {
             Verdict::Failed(format!("{found}, recorded was {expected}"))
         }
-        (Outcome::Failed(expected), Outcome::Results(_)) => {
+        (Recorded::Whole(Outcome::Failed(expected)), Outcome::Results(_)) => {
             Verdict::Failed(format!("it ran, recorded was {expected}"))
         }
-        (Outcome::Results(_), Outcome::Failed(found)) => Verdict::Failed(found.clone()),
+        (_, Outcome::Failed(found)) => Verdict::Failed(found.clone()),
+        (Recorded::Whole(Outcome::Results(expected)), Outcome::Results(found)) => {
+            let expected = case.result_columns(expected).into_iter().map(Kept::Values);
+            compare_results(case, &expected.collect::<Vec<_>>(), found)
+        }
+        (Recorded::Condensed(expected), Outcome::Results(found)) => compare_results(case, expected, found),
     }
 }
 
-/// Calls `visit` with slot, row and both values of all cells.
-fn each_cell(case: &Case, expected: &[u8], found: &[u8], mut visit: impl FnMut(usize, usize, u64, u64)) {
-    let value = |bytes: &[u8], at: usize, width: usize| {
-        bytes
-            .get(at..at + width)
-            .unwrap_or(&[])
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte))
-    };
-    let (starts, _) = case.result_layout();
-    for (index, (slot, start)) in case.results.iter().zip(starts).enumerate() {
-        let width = slot.values.bytes();
-        for row in 0..slot.rows {
-            let at = start + row * width;
-            visit(index, row, value(expected, at, width), value(found, at, width));
-        }
-    }
-}
-
-fn compare_results(case: &Case, expected: &[u8], found: &[u8]) -> Verdict {
-    let mut equal = true;
-    let mut wrong: Vec<Cell> = Vec::new();
-    each_cell(case, expected, found, |slot, row, expected, found| {
-        equal &= expected == found;
-        if agree(&case.results[slot], expected, found) {
-            return;
-        }
-        match wrong.last_mut() {
-            Some(cell) if cell.slot == slot => cell.wrong += 1,
-            _ => wrong.push(Cell { slot, row, expected, found, wrong: 1 }),
-        }
-    });
+fn compare_results(case: &Case, expected: &[Kept], found: &[u8]) -> Verdict {
+    let columns = expected.iter().zip(case.result_columns(found)).enumerate();
+    let compared: Vec<Compared> = columns
+        .map(|(slot, (expected, found))| match expected {
+            Kept::Values(expected) => compare_values(case, slot, expected, &found),
+            Kept::Checksums(expected) => compare_checksums(case, slot, expected, &found),
+        })
+        .collect();
+    let equal = compared.iter().all(|slot| slot.equal);
+    let wrong: Vec<Difference> = compared.into_iter().filter_map(|slot| slot.difference).collect();
     match (wrong.is_empty(), equal) {
         (false, _) => Verdict::Differs(wrong),
         (true, true) => Verdict::Equal,
         (true, false) => Verdict::WithinError,
     }
+}
+
+/// The comparison of one slot.
+struct Compared {
+    /// Whether every bit is the same.
+    equal: bool,
+    /// The first difference that the rule does not allow.
+    difference: Option<Difference>,
+}
+
+fn compare_values(case: &Case, slot: usize, expected: &[u64], found: &[u64]) -> Compared {
+    let disagrees = |row: &usize| !agree(&case.results[slot], expected[*row], found[*row]);
+    let wrong: Vec<usize> = (0..found.len()).filter(disagrees).collect();
+    let difference = wrong.first().map(|row| Difference::Cell {
+        slot,
+        row: *row,
+        expected: expected[*row],
+        found: found[*row],
+        wrong: wrong.len(),
+    });
+    Compared { equal: expected == found, difference }
+}
+
+fn compare_checksums(case: &Case, index: usize, expected: &[Checksum], found: &[u64]) -> Compared {
+    let slot = &case.results[index];
+    let computed: Vec<Checksum> = found.chunks(ROWS).map(|cells| Checksum::of(slot, cells)).collect();
+    let disagrees = |at: &usize| expected[*at].any_nan != computed[*at].any_nan;
+    let wrong: Vec<usize> = (0..computed.len()).filter(disagrees).collect();
+    let difference = wrong.first().map(|at| {
+        let rows = recording::rows(slot, *at);
+        Difference::Rows { slot: index, found: found[rows.clone()].to_vec(), rows, wrong: wrong.len() }
+    });
+    Compared { equal: expected == computed, difference }
 }
 
 /// Whether two cells agree by the rule of their slot.
@@ -123,36 +153,18 @@ pub fn agree(slot: &Slot, expected: u64, found: u64) -> bool {
         }
         (a - b).abs() <= relative * a.abs().max(b.abs()) + absolute
     };
-    match slot.values {
-        Values::F16x2 | Values::Bf16x2 => {
-            let scalar = if slot.values == Values::F16x2 { Values::F16 } else { Values::Bf16 };
-            near(expected & 0xffff, found & 0xffff, scalar) && near(expected >> 16, found >> 16, scalar)
+    match halves(slot.values) {
+        Some(half) => {
+            near(expected & 0xffff, found & 0xffff, half) && near(expected >> 16, found >> 16, half)
         }
-        scalar => near(expected, found, scalar),
-    }
-}
-
-/// The number that a cell of a floating-point type holds.
-pub fn number(values: Values, bits: u64) -> f64 {
-    match values {
-        Values::F64 => f64::from_bits(bits),
-        Values::F16 => {
-            let magnitude = match (bits >> 10 & 31, bits & 0x3ff) {
-                (0, fraction) => fraction as f64 * 2f64.powi(-24),
-                (31, 0) => f64::INFINITY,
-                (31, _) => f64::NAN,
-                (exponent, fraction) => (1024 + fraction) as f64 * 2f64.powi(exponent as i32 - 25),
-            };
-            if bits & 0x8000 != 0 { -magnitude } else { magnitude }
-        }
-        Values::Bf16 => f32::from_bits((bits as u32) << 16).into(),
-        _ => f32::from_bits(bits as u32).into(),
+        None => near(expected, found, slot.values),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::canonical;
 
     fn slot(values: Values, rule: Rule) -> Slot {
         Slot { name: "result".into(), values, rows: 1, rule }
@@ -174,11 +186,26 @@ mod tests {
         assert!(!agree(&pair, 0x7e00_3c00, 0x7fff_3c01));
     }
 
+    /// Cells at the limits of a type: zeros, the largest numbers, infinities, NaNs, their neighbours.
+    fn limits(values: Values) -> Vec<u64> {
+        let mut random = crate::random::Random::named("limits");
+        let nans = [0x7c00, 0xfc00, 0x7f80, 0xff80, 0x7e00, 0xffff, 0];
+        let of = |half: u64| [half, half << 16, half << 48, half * 0x0001_0001, half << 16 | 0x3c00];
+        let near = nans.into_iter().flat_map(of).flat_map(|bits| [bits, bits ^ 1]);
+        let mask = u64::MAX >> (64 - 8 * values.bytes());
+        near.chain((0..40).map(|_| values.random(&mut random))).map(|bits| bits & mask).collect()
+    }
+
     #[test]
-    fn halves_are_read_as_the_format_says() {
-        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f64.powi(-24)), (0x7bff, 65504.0)] {
-            assert_eq!(number(Values::F16, bits), value);
+    fn canonical_cells_are_equal_exactly_where_cells_agree() {
+        use Values::*;
+        for values in [F16, Bf16, F32, F64, F16x2, Bf16x2, B32, B64] {
+            let slot = slot(values, Rule::AnyNan);
+            let cells = limits(values);
+            for (a, b) in cells.iter().flat_map(|a| cells.iter().map(move |b| (*a, *b))) {
+                let alike = canonical(values, a) == canonical(values, b);
+                assert_eq!(alike, agree(&slot, a, b), "{values:?} {a:#x} {b:#x}");
+            }
         }
-        assert!(number(Values::F16, 0x7c01).is_nan());
     }
 }

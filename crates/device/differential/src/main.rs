@@ -3,9 +3,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use apex_differential::case::Case;
-use apex_differential::compare::{Outcome, Verdict, compare};
+use apex_differential::compare::{Difference, Verdict, compare};
 use apex_differential::corpus::{Corpus, Manifest};
-use apex_differential::report::{Report, describe};
+use apex_differential::recording::{Outcome, Recorded};
+use apex_differential::report::{Report, describe, list_rows};
 use apex_differential::workers::{Outcomes, Share, Workers, work};
 use apex_differential::{coverage, generate, known_differences};
 use clap::{Args, Parser, Subcommand};
@@ -42,6 +43,19 @@ enum Action {
         /// Date for the manifest.
         #[arg(long, default_value = "unknown")]
         date: String,
+        /// Keep all results of the programs that run, not only checksums where these do, so that
+        /// `explain` shows them; `condense` leaves them out later.
+        #[arg(long)]
+        whole: bool,
+    },
+    /// Write a corpus again with checksums in place of the results that need no more.
+    Condense {
+        /// Folder of the corpus.
+        #[arg(long)]
+        corpus: PathBuf,
+        /// Folder to write it to.
+        #[arg(long)]
+        out: PathBuf,
     },
     /// Run a corpus on a driver and compare: a line for each form, then the differences.
     Check {
@@ -54,7 +68,8 @@ enum Action {
         #[arg(long)]
         brief: bool,
     },
-    /// Show the first difference of a form: PTX, operands, both results.
+    /// Show the first difference of a form: PTX, operands, both results; of rows that share a
+    /// checksum, what this driver computes.
     Explain {
         /// Form, as `check` prints it.
         form: String,
@@ -168,15 +183,26 @@ fn read(folder: &Path, only: &str) -> Result<Corpus> {
     Ok(corpus)
 }
 
-fn record(run: &Run, onto: Option<PathBuf>, out: &Path, driver: String, date: String) -> Result<()> {
+/// How a corpus is recorded.
+struct Recording {
+    onto: Option<PathBuf>,
+    out: PathBuf,
+    driver: String,
+    date: String,
+    whole: bool,
+}
+
+fn record(run: &Run, recording: Recording) -> Result<()> {
+    let Recording { onto, out, driver, date, whole } = recording;
     let source = Source { onto, ..Source::default() };
     let cases = source.cases(&run.only)?;
     let mut haul = run.outcomes(&source, cases.len())?;
     let missing = haul.outcomes.iter().filter(|outcome| outcome.is_none()).count();
-    let mut cases: Vec<(Case, Outcome)> =
-        cases.into_iter().zip(haul.outcomes).filter_map(|(case, outcome)| Some((case, outcome?))).collect();
-    for (case, outcome) in &cases {
-        if let Outcome::Refused(words) | Outcome::Failed(words) = outcome {
+    let ran = cases.into_iter().zip(haul.outcomes).filter_map(|(case, outcome)| Some((case, outcome?)));
+    let mut cases: Vec<(Case, Recorded)> =
+        ran.map(|(case, outcome)| recorded(case, Recorded::Whole(outcome), whole)).collect();
+    for (case, recorded) in &cases {
+        if let Recorded::Whole(Outcome::Refused(words) | Outcome::Failed(words)) = recorded {
             println!("{}: {words}", case.name);
         }
     }
@@ -190,11 +216,24 @@ fn record(run: &Run, onto: Option<PathBuf>, out: &Path, driver: String, date: St
         cases.extend(there.cases);
         cases.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     }
-    let refused = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
-    let ran = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Results(_)));
+    let is_refused = |recorded: &Recorded| matches!(recorded, Recorded::Whole(Outcome::Refused(_)));
+    let refused = cases.iter().filter(|(_, recorded)| is_refused(recorded)).count();
+    let ran = cases.iter().filter(|(_, recorded)| recorded.has_results());
     let results = ran.map(|(case, _)| case.results_compared()).sum();
     println!("{} programs ({refused} refused), {results} results", cases.len());
     let manifest = Manifest { device: haul.device, driver, date, programs: cases.len(), refused, results };
+    Corpus { manifest, cases }.write(&out)
+}
+
+/// A case with what is kept of it.
+fn recorded(case: Case, recorded: Recorded, whole: bool) -> (Case, Recorded) {
+    let recorded = if whole { recorded } else { recorded.condensed(&case) };
+    (case, recorded)
+}
+
+fn condense(folder: &Path, out: &Path) -> Result<()> {
+    let Corpus { manifest, cases } = Corpus::read(folder)?;
+    let cases = cases.into_iter().map(|(case, kept)| recorded(case, kept, false)).collect();
     Corpus { manifest, cases }.write(out)
 }
 
@@ -222,8 +261,10 @@ fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
         let found = found.context("a program did not run")?;
         let words = match compare(case, recorded, &found) {
             Verdict::Equal | Verdict::WithinError => continue,
-            Verdict::Differs(cells) => {
-                cells.iter().map(|cell| describe(case, cell)).collect::<Vec<_>>().join("\n")
+            Verdict::Differs(differences) => {
+                let words =
+                    |found: &Difference| format!("{}\n{}", describe(case, found), list_rows(case, found));
+                differences.iter().map(words).collect::<String>().trim_end().to_owned()
             }
             Verdict::Refused(words) => format!("refused: {words}"),
             Verdict::NotRecorded(words) => format!("refused by {}: {words}", corpus.manifest.device),
@@ -267,9 +308,10 @@ fn write_ptx(out: &Path) -> Result<()> {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Action::Record { run, onto, out, driver_version, date } => {
-            record(&run, onto, &out, driver_version, date)?;
+        Action::Record { run, onto, out, driver_version: driver, date, whole } => {
+            record(&run, Recording { onto, out, driver, date, whole })?;
         }
+        Action::Condense { corpus, out } => condense(&corpus, &out)?,
         Action::Check { run, corpus, brief } => {
             if !check(&run, &corpus, brief)? {
                 return Ok(ExitCode::FAILURE);

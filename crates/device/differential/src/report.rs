@@ -1,9 +1,11 @@
 //! The outcome of a check, form by form.
 
-use crate::case::Case;
-use crate::compare::{Cell, Outcome, Verdict, compare};
+use crate::case::{Case, Column};
+use crate::compare::{Difference, Verdict, compare};
 use crate::corpus::Corpus;
 use crate::known_differences::Known;
+use crate::recording::{self, Outcome};
+use crate::values::Values;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -37,7 +39,7 @@ impl Tally {
 
 /// A difference, or a failure, in words.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub struct Finding {
     /// The program.
     pub name: String,
     /// The slot of the results.
@@ -54,7 +56,7 @@ pub struct Report {
     /// For each form.
     pub forms: BTreeMap<String, Tally>,
     /// One for each slot of a form that differs.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<Finding>,
     /// Lines of the known differences that no form needs any more.
     pub stale: Vec<String>,
     /// The reasons why forms are refused.
@@ -91,9 +93,9 @@ impl Report {
                     tally.not_recorded += 1;
                     continue;
                 }
-                Verdict::Differs(cells) => cells
+                Verdict::Differs(differences) => differences
                     .iter()
-                    .map(|cell| (case.results[cell.slot].name.as_str(), describe(case, cell)))
+                    .map(|found| (case.results[found.slot()].name.as_str(), describe(case, found)))
                     .collect(),
                 Verdict::Failed(words) => vec![("", words)],
             };
@@ -102,11 +104,11 @@ impl Report {
                 let known = known.iter().find(|known| known.covers(&case.name, slot));
                 let reason = known.map(|known| known.reason.clone());
                 let name = case.name.clone();
-                report.differences.push(Difference { name, slot: slot.to_owned(), words, known: reason });
+                report.differences.push(Finding { name, slot: slot.to_owned(), words, known: reason });
             }
         }
         let needed = |line: &&Known| {
-            let covered = |found: &Difference| line.covers(&found.name, &found.slot);
+            let covered = |found: &Finding| line.covers(&found.name, &found.slot);
             report.differences.iter().any(covered)
         };
         report.stale = known
@@ -125,7 +127,7 @@ impl Report {
     }
 
     /// The differences that nobody has explained.
-    pub fn unexplained(&self) -> impl Iterator<Item = &Difference> {
+    pub fn unexplained(&self) -> impl Iterator<Item = &Finding> {
         self.differences.iter().filter(|difference| difference.known.is_none())
     }
 
@@ -173,22 +175,49 @@ impl fmt::Display for Report {
     }
 }
 
-/// A differing cell in words: where, from what operands, and both values.
-pub fn describe(case: &Case, cell: &Cell) -> String {
-    let slot = &case.results[cell.slot];
-    let digits = 2 * slot.values.bytes();
-    let mut words = format!("{} of row {}", slot.name, cell.row);
-    for (index, column) in case.inputs.iter().enumerate().filter(|(_, column)| cell.row < column.rows) {
-        let digits = 2 * column.values.bytes();
-        let _ = write!(words, " {:#0width$x}", case.input(index, cell.row), width = digits + 2);
+/// A difference in words: where, from what operands, and the values of both drivers; or which rows
+/// have another checksum.
+pub fn describe(case: &Case, difference: &Difference) -> String {
+    let slot = &case.results[difference.slot()];
+    match difference {
+        Difference::Cell { row, expected, found, wrong, .. } => {
+            let [found, expected] = [*found, *expected].map(|bits| hexadecimal(slot.values, bits));
+            let operands = operands(case, *row);
+            format!(
+                "{} of row {row}{operands}: {found}, recorded was {expected}; {wrong} cells differ",
+                slot.name
+            )
+        }
+        Difference::Rows { rows, wrong, .. } => format!(
+            "{} of rows {} to {}: another checksum than recorded; {wrong} of {} checksums differ",
+            slot.name,
+            rows.start,
+            rows.end - 1,
+            recording::checksums(slot),
+        ),
     }
-    let _ = write!(
-        words,
-        ": {:#0width$x}, recorded was {:#0width$x}; {} cells differ",
-        cell.found,
-        cell.expected,
-        cell.wrong,
-        width = digits + 2
-    );
-    words
+}
+
+/// The operands and computed values of rows with another checksum, a line for each row.
+pub fn list_rows(case: &Case, difference: &Difference) -> String {
+    let Difference::Rows { slot, rows, found, .. } = difference else { return String::new() };
+    let values = case.results[*slot].values;
+    let line = |(row, bits): (usize, &u64)| {
+        format!("  row {row}{}: {}\n", operands(case, row), hexadecimal(values, *bits))
+    };
+    rows.clone().zip(found).map(line).collect()
+}
+
+/// The operands of a row, a blank before each.
+fn operands(case: &Case, row: usize) -> String {
+    let columns = case.inputs.iter().enumerate().filter(|(_, column)| row < column.rows);
+    let operand = |(index, column): (usize, &Column)| {
+        format!(" {}", hexadecimal(column.values, case.input(index, row)))
+    };
+    columns.map(operand).collect()
+}
+
+/// The bits of a cell, with all digits of its type.
+fn hexadecimal(values: Values, bits: u64) -> String {
+    format!("{bits:#0width$x}", width = 2 * values.bytes() + 2)
 }

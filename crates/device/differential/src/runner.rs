@@ -1,7 +1,7 @@
 //! Runs a case on a driver.
 
 use crate::case::{Case, KERNEL, UNWRITTEN};
-use crate::compare::Outcome;
+use crate::recording::Outcome;
 use apex_driver::DriverError;
 use apex_driver::device::{Argument, Device};
 use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};

@@ -324,6 +324,43 @@ fn f16(random: &mut Random) -> u64 {
     })
 }
 
+/// The bits of a cell with every NaN replaced by one pattern: cells are equal under
+/// [`Rule::AnyNan`](crate::case::Rule::AnyNan) exactly if these are.
+pub fn canonical(values: Values, bits: u64) -> u64 {
+    let scalar = |values: Values, bits: u64| if number(values, bits).is_nan() { u64::MAX } else { bits };
+    match halves(values) {
+        Some(half) => scalar(half, bits & 0xffff) & 0xffff | scalar(half, bits >> 16) << 16,
+        None => scalar(values, bits),
+    }
+}
+
+/// The type of each half of a cell that holds two numbers.
+pub fn halves(values: Values) -> Option<Values> {
+    match values {
+        Values::F16x2 => Some(Values::F16),
+        Values::Bf16x2 => Some(Values::Bf16),
+        _ => None,
+    }
+}
+
+/// The number that a cell of a floating-point type holds.
+pub fn number(values: Values, bits: u64) -> f64 {
+    match values {
+        Values::F64 => f64::from_bits(bits),
+        Values::F16 => {
+            let magnitude = match (bits >> 10 & 31, bits & 0x3ff) {
+                (0, fraction) => fraction as f64 * 2f64.powi(-24),
+                (31, 0) => f64::INFINITY,
+                (31, _) => f64::NAN,
+                (exponent, fraction) => (1024 + fraction) as f64 * 2f64.powi(exponent as i32 - 25),
+            };
+            if bits & 0x8000 != 0 { -magnitude } else { magnitude }
+        }
+        Values::Bf16 => f32::from_bits((bits as u32) << 16).into(),
+        _ => f32::from_bits(bits as u32).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,5 +403,13 @@ mod tests {
         assert!(count(Values::F32, |bits| f32::from_bits(bits as u32).is_subnormal()) > 20);
         assert!(count(Values::F64, |bits| f64::from_bits(bits).is_infinite()) > 10);
         assert!(count(Values::B32, |bits| bits == 0xffff_ffff) > 20);
+    }
+
+    #[test]
+    fn halves_are_read_as_the_format_says() {
+        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f64.powi(-24)), (0x7bff, 65504.0)] {
+            assert_eq!(number(Values::F16, bits), value);
+        }
+        assert!(number(Values::F16, 0x7c01).is_nan());
     }
 }

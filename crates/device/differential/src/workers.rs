@@ -12,7 +12,7 @@
 //! contains the device's name. A worker that ends without it could not open the driver.
 
 use crate::case::Case;
-use crate::compare::Outcome;
+use crate::recording::Outcome;
 use crate::runner::{self, Ran};
 use anyhow::{Context, Result, bail};
 use apex_driver::Device;

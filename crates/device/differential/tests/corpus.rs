@@ -1,6 +1,7 @@
 //! The CPU device computes what the H200 computed, but for what is known and explained.
 
 use apex_differential::corpus::{Corpus, Manifest};
+use apex_differential::recording::{Outcome, Recorded};
 use std::path::{Path, PathBuf};
 use test_process::Command;
 
@@ -16,27 +17,28 @@ fn corpus() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../data/h200/differential"))
 }
 
-fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
-    differential_by("", command, arguments)
+/// The program with a command.
+fn program(command: &str) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
+    program.env("APEX_CPU_NEWER_PTX", "1").arg(command);
+    program
 }
 
-/// The same by an engine of the CPU device; it has its own choice without a name.
-fn differential_by(engine: &str, command: &str, arguments: &[&str]) -> (bool, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
-    if !engine.is_empty() {
-        program.env("APEX_CPU_ENGINE", engine);
-    }
-    program
-        .env("APEX_CPU_NEWER_PTX", "1")
-        .arg(command)
-        .args(arguments)
-        .arg("--driver")
-        .arg(cpu_device())
-        .arg("--corpus")
-        .arg(corpus());
+/// Whether a run of the program succeeds, and what it prints.
+fn run(program: &mut Command) -> (bool, String) {
     let output = program.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.success(), said.concat())
+}
+
+/// Runs a command about a corpus on the CPU device.
+fn differential_with(corpus: &Path, command: &str, arguments: &[&str]) -> (bool, String) {
+    let mut program = program(command);
+    run(program.args(arguments).arg("--driver").arg(cpu_device()).arg("--corpus").arg(corpus))
+}
+
+fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
+    differential_with(&corpus(), command, arguments)
 }
 
 #[test]
@@ -53,42 +55,59 @@ fn the_cpu_device_agrees_with_the_recorded_h200() {
 #[test]
 fn machine_code_agrees_with_the_recorded_h200() {
     for forms in ["fma.", "ld."] {
-        let (agrees, said) = differential_by("compiled", "check", &["--brief", "--only", forms]);
+        let mut check = program("check");
+        check.env("APEX_CPU_ENGINE", "compiled").args(["--brief", "--only", forms, "--driver"]);
+        let (agrees, said) = run(check.arg(cpu_device()).arg("--corpus").arg(corpus()));
         assert!(agrees, "{said}");
     }
 }
 
 /// The comparison can fail: a known difference, looked at without the list, is one.
 #[test]
-fn a_difference_is_shown_with_its_program_and_both_results() {
+fn a_difference_is_shown_with_its_program_and_the_rows_of_its_checksum() {
     let (ran, said) = differential("explain", &["slct.s32.s32"]);
     assert!(ran, "{said}");
-    assert!(said.contains("slct.s32.s32 %r") && said.contains("constant of row 0"), "{said}");
-    assert!(said.contains("recorded was"), "{said}");
+    assert!(said.contains("slct.s32.s32 %r") && said.contains("constant of rows 0 to 31"), "{said}");
+    assert!(said.contains("\n  row 31 0x"), "{said}");
 }
 
 #[test]
 fn a_driver_that_is_none_is_an_error() {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
-    program.args(["check", "--driver", "/nowhere/libcuda.so.1", "--corpus"]).arg(corpus());
-    let output = program.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("could not open the driver"), "{said}");
+    let mut check = program("check");
+    check.args(["--driver", "/nowhere/libcuda.so.1", "--corpus"]).arg(corpus());
+    let (agrees, said) = run(&mut check);
+    assert!(!agrees && said.contains("could not open the driver"), "{said}");
+}
+
+/// One bit of a recording is turned over: a check names the row, or the rows of its checksum.
+#[test]
+fn a_wrong_bit_is_found_in_a_whole_and_in_a_condensed_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, condensed] = ["whole", "condensed"].map(|name| dir.path().join(name));
+    let (recorded, said) = record_with(&["--whole"], "abs.s32", &whole, None);
+    assert!(recorded, "{said}");
+    let mut corpus = Corpus::read(&whole).unwrap();
+    let Recorded::Whole(Outcome::Results(bytes)) = &mut corpus.cases[0].1 else { panic!("no results") };
+    bytes[4 * 40] ^= 1;
+    corpus.write(&whole).unwrap();
+    let (written, words) = run(program("condense").arg("--corpus").arg(&whole).arg("--out").arg(&condensed));
+    assert!(written, "{words}");
+    for (folder, words) in [(&whole, "registers of row 40 0x"), (&condensed, "registers of rows 32 to 63: ")]
+    {
+        let (agrees, said) = differential_with(folder, "check", &[]);
+        assert!(!agrees && said.contains(words) && said.contains("NOT EXPLAINED"), "{said}");
+    }
 }
 
 /// Records what begins with `only` on the CPU device; whether that went well, and what was said.
 fn record(only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
-    program
-        .env("APEX_CPU_NEWER_PTX", "1")
-        .args(["record", "--only", only, "--driver"])
-        .arg(cpu_device())
-        .arg("--out")
-        .arg(out);
-    program.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto]));
-    let output = program.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (output.status.success(), said.concat())
+    record_with(&[], only, out, onto)
+}
+
+fn record_with(options: &[&str], only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
+    let mut record = program("record");
+    record.args(["--only", only]).args(options).arg("--driver").arg(cpu_device()).arg("--out").arg(out);
+    run(record.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto])))
 }
 
 #[test]
