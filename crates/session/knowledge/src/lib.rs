@@ -38,6 +38,8 @@ const SHIPPED: &[(&str, &str)] = &[
     ("waits.toml", include_str!("../entries/waits.toml")),
     ("lines.toml", include_str!("../entries/lines.toml")),
     ("host_lines.toml", include_str!("../entries/host_lines.toml")),
+    ("libraries.toml", include_str!("../entries/libraries.toml")),
+    ("library_lines.toml", include_str!("../entries/library_lines.toml")),
     ("environment.toml", include_str!("../entries/environment.toml")),
     ("remedies.toml", include_str!("../entries/remedies.toml")),
 ];

@@ -3,7 +3,8 @@
 //! A rule about an account of time, or about kernels of a library, says what is wrong with the time
 //! and not what is written. Where the statement at its place is known ([`apex_knowledge`]), what to
 //! write instead comes first, and the rule's own change after it; the other way round where the rule
-//! is about all launches. Claims stay those of the rule.
+//! is about all launches and the statement does not make needless ones. Claims stay those of the
+//! rule.
 
 use crate::finding::{Finding, Quoted, Scope, in_short};
 use crate::rules::{self, known::cause_of_statement, known::fits_operations};
@@ -18,8 +19,9 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
         let is_about_it = |cause: &Cause| is_about(profile, finding, cause, &place.text);
         let Some((cause, remedy)) = cause_of_statement(profile, &knowledge, is_about_it) else { continue };
         let own = finding.change.trim_end_matches('.');
-        // One line makes a part of the launches: what helps all of them comes first.
-        let change = match finding.rule == rules::LAUNCH_BOUND {
+        // One line makes a part of the launches: what helps all of them comes first, but for a
+        // statement whose launches need not be made at all.
+        let change = match finding.rule == rules::LAUNCH_BOUND && cause.priority < NEEDLESS {
             true => format!("{own}. {}: {remedy}", at(place)),
             false => format!("{}: {remedy}. Otherwise: {own}", at(place)),
         };
@@ -31,6 +33,8 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
 
 /// Least priority of causes whose statements say what they are about by one name.
 const CLEAR: i64 = 2;
+/// Least priority of causes whose statements make launches that another form does not.
+const NEEDLESS: i64 = 4;
 
 /// Whether a cause is about a finding's statement, in the kind of time that the finding is about.
 fn is_about(profile: &Profile, finding: &Finding, cause: &Cause, statement: &str) -> bool {
