@@ -104,7 +104,7 @@ fn usual_spool() -> Option<PathBuf> {
     Some(state.join("apex/spool"))
 }
 
-/// What is to be said of a delivery; nothing if all went well.
+/// Message about a delivery; nothing if all went well.
 pub fn remarks(done: &Delivered, spool: &Spool) -> Vec<String> {
     let mut remarks = Vec::new();
     if done.refused > 0 {

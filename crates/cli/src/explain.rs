@@ -55,7 +55,7 @@ struct RuleDocument {
     source: &'static str,
     change: &'static str,
     saving: &'static str,
-    /// When a finding can be wrong, and how to check it.
+    /// Circumstances in which a finding can be wrong, and how to check it.
     limits: &'static str,
     /// The rule whose finding contains this one's saving.
     within: Option<&'static str>,
@@ -72,7 +72,7 @@ struct CauseDocument<'k> {
     verify: String,
 }
 
-/// What to change; in every framework where none is named.
+/// The remedy; in every framework where none is named.
 #[derive(Serialize)]
 struct ChangeDocument<'k> {
     framework: Option<&'static str>,

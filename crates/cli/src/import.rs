@@ -84,7 +84,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     output::page(|out| writeln!(out, "{session}"))
 }
 
-/// What is imported.
+/// The traces to import.
 enum Traces {
     /// Traces that were named: each has to be one.
     Named(Vec<PathBuf>),
@@ -117,7 +117,7 @@ impl Traces {
         Ok(Self::Found(all))
     }
 
-    /// How many files there are to read.
+    /// Number of files to read.
     fn count(&self) -> usize {
         match self {
             Self::Named(traces) | Self::Found(Found { traces, .. }) => traces.len(),

@@ -42,7 +42,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What was joined.
+/// Summary of the joined sessions.
 #[derive(Serialize)]
 struct Document {
     #[serde(serialize_with = "output::path_in_document")]
@@ -50,7 +50,7 @@ struct Document {
     members: Vec<Joined>,
     /// Processes of the job, as its launcher says; `null` where it does not, or says several.
     world_size: Option<u32>,
-    /// What a reader of the session must know.
+    /// Notes that a reader of the session must know.
     notes: Vec<String>,
 }
 

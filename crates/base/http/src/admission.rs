@@ -93,7 +93,7 @@ impl Admission {
         Err(Box::new(response.with_header(header::SET_COOKIE, &cookie)))
     }
 
-    /// Who bears the token in the headers.
+    /// Returns the bearer of the token in the headers.
     fn bearer(&self, bearers: &Bearers, headers: &HeaderMap) -> Option<Arc<str>> {
         let borne = header(headers, header::AUTHORIZATION).and_then(|value| {
             // The scheme's case does not matter (RFC 9110, 11.1).

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 pub struct Event {
     /// Its type: a word.
     pub name: &'static str,
-    /// What it tells; of any lines.
+    /// Its text, of any number of lines.
     pub data: Arc<str>,
 }
 

@@ -16,7 +16,7 @@ pub struct Options {
     pub token: Option<Token>,
     /// Several tokens in place of one: each request must bear one that somebody has.
     pub bearers: Option<Bearers>,
-    /// What may be posted; `None` where nothing may.
+    /// Bodies that may be posted; `None` where nothing may.
     pub posts: Option<Posts>,
     /// Is told the status of each request that is refused before it is answered.
     pub refused: Option<Refused>,
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// What may be posted.
+/// Bodies that may be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posts {
     /// The one path that takes POST, and nothing else.
@@ -138,7 +138,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Who bears which token.
+/// Bearers by their tokens.
 #[derive(Clone)]
 pub struct Bearers(Arc<Naming>);
 

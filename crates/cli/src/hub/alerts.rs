@@ -58,7 +58,7 @@ pub struct Args {
     destinations: Destinations,
 }
 
-/// What is watched.
+/// Conditions that are watched.
 struct Watch<'a> {
     args: &'a Args,
     store: Store,

@@ -63,7 +63,7 @@ struct Listing {
     waiting: Vec<Waiting>,
 }
 
-/// What waits for one hub and tenant.
+/// Messages that wait for one hub and tenant.
 #[derive(Serialize)]
 struct Waiting {
     /// `None` if no hub was named: it goes to any.

@@ -65,7 +65,7 @@ struct Asked {
     gpu: Gpu,
 }
 
-/// What the command line asks for, each once.
+/// The GPUs that the command line asks for, each once.
 fn asked(gpus: &[Target], newest: Option<Version>) -> Vec<Asked> {
     let mut names: Vec<Target> = Vec::new();
     for name in gpus {
@@ -114,12 +114,12 @@ pub struct Kernel {
     pub gpus: Vec<OnGpu>,
 }
 
-/// What a GPU does with a kernel.
+/// Verdict on a kernel for one GPU.
 #[derive(Serialize)]
 pub struct OnGpu {
     /// `sm_80`, as the command line names it.
     pub gpu: String,
-    /// What happens.
+    /// The verdict.
     pub result: Outcome,
     /// Whether the image has machine code for the GPU, which is then what runs.
     pub machine_code: bool,
@@ -127,7 +127,7 @@ pub struct OnGpu {
     pub header: Option<String>,
     /// The replaced instructions.
     pub changes: Vec<Change>,
-    /// What no row replaces.
+    /// Instructions that no row replaces.
     pub blocked: Vec<Blocked>,
 }
 

@@ -84,7 +84,7 @@ fn changes(tuning: &Tuning) -> Table {
     table
 }
 
-/// What stays as it is, and why.
+/// Kernels that stay as they are, and the reasons.
 fn kept(tuning: &Tuning) -> Vec<String> {
     let mut lines = Vec::new();
     for kernel in &tuning.kernels {

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// Runs of the program.
 const RUNS: usize = 3;
 
-/// What was compared, and what was found.
+/// Results that were compared, and the differences.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Verified {
     /// Launches that the profile changed.
@@ -37,7 +37,7 @@ struct Verified {
     same_bytes: u64,
     /// The first result that the profile changes.
     first_difference: Option<Difference>,
-    /// How many it changes.
+    /// Number of results that it changes.
     differences: u64,
 }
 

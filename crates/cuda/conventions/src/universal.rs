@@ -1,4 +1,4 @@
-//! What the injected library and `apex run --universal` say to each other.
+//! The messages between the injected library and `apex run --universal`.
 //!
 //! The library connects to [`SOCKET`] in the session, once for each module that the driver refuses,
 //! and sends a [`Request`] and the image. The answer is the length of the lowered PTX (u64, least

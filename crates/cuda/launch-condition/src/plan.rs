@@ -33,7 +33,7 @@ pub struct PlannedKernel {
     pub code: u128,
     /// Its name in the PTX.
     pub name: String,
-    /// What must hold of its launches.
+    /// Conditions that its launches must meet.
     pub condition: Condition,
     /// The blocks, by what the program asks for.
     pub choices: Vec<Choice>,

@@ -150,7 +150,7 @@ impl Store {
     }
 }
 
-/// What is not yet read of the two files of results.
+/// The parts of the two files of results that are not yet read.
 struct Rest<'f> {
     values: &'f [u8],
     checksums: &'f [u8],

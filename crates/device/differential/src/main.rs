@@ -183,7 +183,7 @@ fn read(folder: &Path, only: &str) -> Result<Corpus> {
     Ok(corpus)
 }
 
-/// How a corpus is recorded.
+/// Options of a recording.
 struct Recording {
     onto: Option<PathBuf>,
     out: PathBuf,

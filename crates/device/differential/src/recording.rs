@@ -27,7 +27,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What is recorded of a case on a driver.
+/// Record of a case on a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// The outcome, with every result.
@@ -36,7 +36,7 @@ pub enum Recorded {
     Condensed(Vec<Kept>),
 }
 
-/// What is kept of the results in one slot.
+/// Values or checksums of the results in one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Every cell.
@@ -48,9 +48,9 @@ pub enum Kept {
 /// Checksums of consecutive cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// Of the bits.
+    /// Checksum of the bits.
     pub exact: u32,
-    /// Of the bits with all NaNs alike; where the rule is [`Rule::Exact`] the same as `exact`.
+    /// Checksum with all NaNs alike; the same as `exact` where the rule is [`Rule::Exact`].
     pub any_nan: u32,
 }
 
@@ -82,7 +82,7 @@ pub fn checksums(slot: &Slot) -> usize {
 }
 
 impl Kept {
-    /// What a condensed recording keeps of the cells of a slot.
+    /// Condenses the cells of a slot.
     pub fn of(slot: &Slot, cells: Vec<u64>) -> Kept {
         match slot.rule {
             Rule::Near { .. } => Kept::Values(cells),

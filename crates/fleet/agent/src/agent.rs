@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// … and at the end, when somebody waits.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
 
-/// Where aggregates go.
+/// Destination of aggregates.
 #[derive(Debug)]
 pub struct Destination {
     /// The hub's address, with [`apex_delivery::PATH`] behind it; without a hub, the spool holds.
@@ -92,7 +92,7 @@ impl Agent {
         self.telling.end();
     }
 
-    /// Where it tells.
+    /// Its destination.
     pub fn destination(&self) -> Arc<Destination> {
         Arc::clone(&self.telling.to)
     }

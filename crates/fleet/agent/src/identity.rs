@@ -1,4 +1,4 @@
-//! Whose a recording is: identifier, job, owner, host, code version.
+//! The identity of a recording: identifier, job, owner, host, code version.
 
 use apex_aggregate::{Allocation, Job, MOST_DEVICES, shortened};
 use apex_conventions::launchers;
@@ -19,7 +19,7 @@ const ALLOCATIONS: [&str; 4] =
 /// Run identifier of torchrun if the user gives none: it is no name of a job.
 const NO_RUN: &str = "none";
 
-/// Whose a recording is.
+/// Identity of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
     /// 32 hexadecimal digits of the system's random generator.

@@ -1,4 +1,4 @@
-//! What one recording tells the fleet.
+//! The message of one recording to the fleet.
 //!
 //! An [`Aggregate`] is a message of some kilobytes: whose the recording is, which devices it holds,
 //! where their time went, which kernels took it and what would save some of it. `apex run --to`

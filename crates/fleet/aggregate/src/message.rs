@@ -121,11 +121,11 @@ pub struct Device {
     pub name: String,
     /// UUID, as `GPU-…`.
     pub uuid: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -162,7 +162,7 @@ pub struct Hold {
     pub from_us: u64,
     /// End: no more than the device's times say, and no more than the recording took.
     pub until_us: u64,
-    /// What the device's times exceed that by: processes of the recording shared it.
+    /// Excess of the device's times over that: processes of the recording shared it.
     pub shared_us: u64,
 }
 
@@ -178,7 +178,7 @@ pub struct Use {
     pub device: Option<u32>,
     /// Launch calls and graph launches that ran.
     pub launches: u64,
-    /// Where its time went.
+    /// Accounts of its time.
     pub times: Times,
 }
 
@@ -284,7 +284,7 @@ impl Aggregate {
     /// # Errors
     /// Says why it is refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        /// What every version begins with.
+        /// Members that every version begins with.
         #[derive(Deserialize)]
         struct Head {
             schema: String,

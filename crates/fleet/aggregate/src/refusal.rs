@@ -6,9 +6,9 @@ pub enum Refusal {
     /// Another version of APEX wrote it.
     #[error("the message is {found}, and this APEX reads {reads}: upgrade the older of the two")]
     Version {
-        /// What the message says that it is, shortened.
+        /// Schema that the message names, shortened.
         found: String,
-        /// What is read.
+        /// Schema that is read.
         reads: String,
     },
     /// It is not JSON, or not of this form.

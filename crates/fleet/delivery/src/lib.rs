@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Name of the header by which a hub confirms: `KEY SEQUENCE`.
 pub const CONFIRMATION: &str = "apex-committed";
-/// Where messages are posted, behind the address of a hub.
+/// Path to which messages are posted, behind the address of a hub.
 pub const PATH: &str = "/api/v1/aggregates";
 /// Stands in a label for a token that there is not.
 const NO_TOKEN: &str = "-";
@@ -31,7 +31,7 @@ const JSON: &str = "application/json";
 /// Statuses by which a hub says that it will never take this message.
 const FOR_GOOD: [u16; 4] = [400, 409, 413, 422];
 
-/// What became of the messages of a spool.
+/// Outcome of delivering the messages of a spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
     /// Messages that the hub has confirmed.
@@ -48,7 +48,7 @@ pub struct Delivered {
     pub elsewhere: u64,
 }
 
-/// Where messages go.
+/// Destination of messages.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// The hub to which they are posted.

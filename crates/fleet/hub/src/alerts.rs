@@ -1,4 +1,4 @@
-//! What somebody should hear of: jobs that waste GPUs now, and jobs that became slower.
+//! Alerts of a hub: jobs that waste GPUs now, and jobs that became slower.
 //!
 //! [`Store::alerts`] judges the newest figures; it keeps nothing, and reads no clock. Whoever calls
 //! it again and again decides when a condition has held for long enough. An alert is written as a
@@ -120,7 +120,7 @@ impl Conditions {
 pub struct Alert {
     /// What is judged.
     pub rule: Rule,
-    /// What tells it apart from others, as long as it lasts.
+    /// Identity, as long as it lasts.
     pub key: String,
     /// Whether it holds; otherwise a firing one goes on.
     pub holds: bool,
@@ -131,7 +131,7 @@ pub struct Alert {
     what: String,
 }
 
-/// How an alert changed.
+/// Change of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// It fires.
@@ -275,7 +275,7 @@ impl Store {
     }
 }
 
-/// What is to be said of a running job.
+/// Alerts about a running job.
 fn of_job(job: &JobRow, wanted: &Conditions, now_ns: u64) -> Vec<Alert> {
     let silent_ns = now_ns.saturating_sub(job.seen_ns);
     if silent_ns > SILENT_NS {
@@ -302,7 +302,7 @@ fn of_job(job: &JobRow, wanted: &Conditions, now_ns: u64) -> Vec<Alert> {
     lost.into_iter().chain(never_used).collect()
 }
 
-/// What is to be said of a job whose runs became slower.
+/// The alert about a job whose runs became slower.
 fn slower(change: &Changed) -> Alert {
     let percent = |factor: f64| format!("{:+.1}%", 100.0 * (factor - 1.0));
     let what = format!(

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
-/// What the pages may load: their style, and no script.
+/// Content that the pages may load: their style, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'";
 /// The interface, as OpenAPI describes it.
 const OPENAPI: &str = include_str!("../openapi.json");
 /// Jobs of a page, usually and at most.
 const JOBS: (u64, u64) = (50, 500);
 
-/// What the operator of a hub chooses.
+/// Options of a hub's operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What an hour of a device costs, in the operator's currency.
+    /// Price of an hour of a device, in the operator's currency.
     pub price_per_gpu_hour: Option<f64>,
     /// Days for which messages are kept after the last one of their recording. Sums are kept for
     /// good.
@@ -61,7 +61,7 @@ struct Taken {
     sequence: u64,
 }
 
-/// What a request is answered with: a page, and the same as a document.
+/// Answer to a request: a page, and the same as a document.
 enum View {
     Page { title: String, here: &'static str, body: String },
     Document(String),
@@ -107,7 +107,7 @@ impl Hub {
         }
     }
 
-    /// Who asks.
+    /// The bearer of the request's token.
     fn tenant<'a>(&self, request: &'a Request) -> &'a str {
         if self.has_tokens { request.bearer() } else { LOCAL }
     }

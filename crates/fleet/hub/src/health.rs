@@ -1,11 +1,11 @@
-//! What became of messages and requests since the hub started.
+//! Counts of what became of messages and requests since the hub started.
 
 use apex_aggregate::Refusal;
 use apex_http::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It was added.
@@ -85,7 +85,7 @@ impl Outcome {
         }
     }
 
-    /// What it means, and what to do, for the hub's page.
+    /// Meaning and remedy, for the hub's page.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Added => "the first message of a recording",

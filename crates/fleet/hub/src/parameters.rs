@@ -78,7 +78,7 @@ pub fn number(
     number.ok_or_else(|| Problem::Parameter(format!("{name}: use a whole number from {least} to {most}")))
 }
 
-/// Where the page before ended: `MOMENT-JOB`.
+/// End of the page before: `MOMENT-JOB`.
 ///
 /// # Errors
 /// Says what it may be.

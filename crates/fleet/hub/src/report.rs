@@ -1,4 +1,4 @@
-//! What a week was like: for a mail or a meeting.
+//! The report of a week: for a mail or a meeting.
 
 use crate::document::json;
 use crate::html;

@@ -19,7 +19,7 @@ const REMOVED: u32 = 2000;
 /// Between two looks for old recordings.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What became of a message, and the sequence of its recording that is stored.
+/// Outcome of a message, and the sequence of its recording that is stored.
 type Written = (Outcome, u64);
 
 /// A message that waits for its turn.

@@ -18,7 +18,7 @@ pub struct Entry {
     /// What its writer says of it to those who deliver it: at most [`MOST_LABEL`] printable ASCII
     /// characters.
     pub label: String,
-    /// What is delivered.
+    /// The message to deliver.
     pub body: Vec<u8>,
 }
 

@@ -15,7 +15,7 @@ const ASIDE: &str = ".damaged";
 const PART: &str = ".part";
 const LOCK: &str = "lock";
 const COUNTS: &str = "counts";
-/// What of [`COUNTS`] was told.
+/// File of the part of [`COUNTS`] that was told.
 const TOLD: &str = "told";
 /// Most damaged entries that are kept for whoever wants to look at them.
 pub const MOST_ASIDE: usize = 16;
@@ -38,7 +38,7 @@ impl Default for Limits {
     }
 }
 
-/// What was lost since the folder was made.
+/// Losses since the folder was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages that had to make room.
@@ -50,7 +50,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What these are more than others.
+    /// Difference of these from others.
     fn since(self, other: Self) -> Self {
         Self {
             dropped: self.dropped.saturating_sub(other.dropped),
@@ -184,7 +184,7 @@ impl Spool {
         }
     }
 
-    /// What was lost.
+    /// Returns the losses.
     ///
     /// # Errors
     /// Those of the system.

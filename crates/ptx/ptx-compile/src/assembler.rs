@@ -133,7 +133,7 @@ pub(crate) enum If {
 #[derive(Default)]
 pub(crate) struct Assembler {
     pub(crate) code: Vec<u8>,
-    /// Where each label is, once it is bound.
+    /// Position of each label, once it is bound.
     labels: Vec<Option<usize>>,
     /// Distances to be filled in: where, and to what.
     jumps: Vec<(usize, Label)>,

@@ -1,4 +1,4 @@
-//! What machine code and its user share while it runs.
+//! Memory that machine code and its user share while it runs.
 
 /// The registers of a warp: the start of each file of its frame.
 #[repr(C)]
@@ -24,7 +24,7 @@ pub struct Window {
     pub consecutive: u64,
     /// The number of addresses that one thread may access.
     pub single: u64,
-    /// What makes a host address of an address.
+    /// Translation of an address to one of the host.
     pub bias: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Stop {
     pub site: u32,
     /// The backward jumps until then: those in `left` count down.
     pub left: u64,
-    /// How often they had been counted down to zero.
+    /// Number of times that they had been counted down to zero.
     pub rounds: u64,
     padding: u64,
 }
@@ -104,7 +104,7 @@ pub const WARPS: usize = 8;
 /// The host addresses of a group in the first thread of each strip: zero where nothing is known.
 pub type Bases = [u64; WARPS * STRIPS];
 
-/// What the code reads and writes beside registers and memory.
+/// State that the code reads and writes beside registers and memory.
 #[repr(C)]
 pub struct Context {
     /// Performs the access of a site in the threads of a mask, or says that it cannot.

@@ -59,7 +59,7 @@ mod stack {
     pub(super) const END: i32 = 8;
     /// Backward jumps of loops that threads leave one by one, until the helper is asked.
     pub(super) const PATIENCE: i32 = 16;
-    /// Where vectors are kept while a helper runs.
+    /// Place of vectors while a helper runs.
     pub(super) const SAVED: i32 = 32;
     /// The lanes of a gathered word.
     pub(super) const GATHERED: i32 = SAVED + 16 * 32;
@@ -231,7 +231,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Where a register is.
+    /// Location of a register.
     fn rm(&self, reg: Reg, half: usize) -> Rm {
         match self.homes.of[reg.0 as usize][half] {
             Home::Ymm(number) => Rm::Ymm(number),

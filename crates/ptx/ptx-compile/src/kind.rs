@@ -6,7 +6,7 @@ use ptx_lower::{Meaning, Modifiers, Op};
 
 use crate::assembler::{Vex, op};
 
-/// How an operation is generated.
+/// Way in which an operation is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The same bits.
@@ -68,7 +68,7 @@ pub fn supports(meaning: &Meaning) -> bool {
     kind(meaning).is_some()
 }
 
-/// How an operation is generated; `None` if the generator does not know it.
+/// Returns the way in which an operation is generated; `None` if the generator does not know it.
 pub(crate) fn kind(meaning: &Meaning) -> Option<Kind> {
     use ScalarType::{B32, B64, F32, F64, Pred, S32, S64, U32, U64};
     let rounding = meaning.modifiers.rounding;

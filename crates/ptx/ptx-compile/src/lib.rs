@@ -108,7 +108,7 @@ fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
 /// the strip before the access. For a site with the bit [`LOOP`] it only says whether to stop.
 pub type Helper = unsafe extern "sysv64" fn(*mut Context, u32, u32) -> u32;
 
-/// How the code ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All strips of all warps have left the region by this exit.

@@ -209,7 +209,7 @@ pub(crate) fn allocate(region: &Region, liveness: &Liveness) -> Homes {
     homes
 }
 
-/// How deep each block is in loops.
+/// Number of loops around each block.
 fn depths(region: &Region) -> Vec<i32> {
     let mut depths = vec![0; region.blocks.len()];
     for (at, block) in region.blocks.iter().enumerate() {

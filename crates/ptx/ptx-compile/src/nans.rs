@@ -1,4 +1,4 @@
-//! Which registers hold a NaN that is not PTX's.
+//! Finds registers that may hold a NaN that is not PTX's.
 //!
 //! x86 arithmetic keeps a NaN's payload, PTX has one NaN. Arithmetic cannot tell them apart, so a
 //! NaN is replaced where its bits *escape*: into memory, another register, an integer operation, or
@@ -28,7 +28,7 @@ impl State {
     }
 }
 
-/// What is known of NaNs.
+/// Knowledge about NaNs at a point of the code.
 pub(crate) struct Nans {
     /// The states at the start of each block.
     pub(crate) starts: Vec<Vec<State>>,

@@ -161,15 +161,15 @@ pub enum End {
     Branch {
         /// The condition.
         guard: Guard,
-        /// Where it goes if it holds.
+        /// Target if the condition holds.
         taken: Target,
-        /// Where it goes if it does not.
+        /// Target if it does not hold.
         next: Target,
     },
 }
 
 impl End {
-    /// Where it may go.
+    /// Returns the possible targets.
     pub fn targets(self) -> Vec<Target> {
         match self {
             End::Jump(target) => vec![target],
@@ -198,7 +198,7 @@ pub struct Block {
     pub lane_loop: Option<LaneLoop>,
     /// The instructions.
     pub instructions: Vec<Instruction>,
-    /// Where it goes on.
+    /// Its last step: the blocks that may follow.
     pub end: End,
 }
 

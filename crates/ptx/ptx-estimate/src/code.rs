@@ -208,7 +208,7 @@ pub(super) enum Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Read,
-    /// What an atomic operation stores or expects.
+    /// Value that an atomic operation stores or expects.
     Update,
     Write,
 }

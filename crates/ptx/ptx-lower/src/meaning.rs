@@ -6,10 +6,10 @@ use ptx::instruction::{Comparison, Logic, Opcode, Operation, Part, Permutation, 
 
 use crate::{bits, compare, convert, float, integer};
 
-/// What an instruction computes of its sources `a`, `b`, `c`, `d`.
+/// Operation that an instruction applies to its sources `a`, `b`, `c`, `d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Of `mov` and `cvta`: `a`.
+    /// `a`, unchanged: `mov` and `cvta`.
     Move,
     /// `a + b`.
     Add,
@@ -100,7 +100,7 @@ pub enum Op {
     ReverseBits,
     /// `bfind`: the position of the highest bit that differs from the sign, or all ones.
     FindHighest {
-        /// How far it has to be shifted to the left, instead of its position.
+        /// Distance by which it has to be shifted to the left, instead of its position.
         amount: bool,
     },
     /// `fns`: the position of the `c`-th bit that is set in `a`, from bit `b` on.
@@ -125,9 +125,9 @@ pub enum Op {
         /// Whether subnormal numbers count as 0.
         flush: bool,
     },
-    /// Of `mov` to several registers: `a` without its lowest bits, so many of them.
+    /// `a` without this many of its lowest bits: `mov` to several registers.
     Unpack(u32),
-    /// Of `mov` of several registers: `a`, and `b` above so many bits.
+    /// `a` in this many low bits and `b` above them: `mov` of several registers.
     Pack(u32),
     /// `cvt`: `a` as a number of another type, or `a` and `b` as a pair.
     Convert {

@@ -1,4 +1,4 @@
-//! Which kernels of a module a GPU takes.
+//! Finds the kernels of a module that a GPU takes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::gates::{Catalog, of_declarations, special_registers};
 use crate::lowering::{Blocked, Change, lower};
 use crate::{Gpu, Header};
 
-/// What a GPU does with a kernel.
+/// Verdict on a kernel for one GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The kernel runs as it is.
@@ -106,7 +106,7 @@ fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
     found
 }
 
-/// Which functions each function may call.
+/// Returns the functions that each function may call.
 struct Graph {
     /// By name: those that it names.
     callees: HashMap<String, Vec<String>>,

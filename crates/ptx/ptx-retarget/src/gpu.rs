@@ -37,7 +37,7 @@ impl Header {
         Some(Header { version: module.version, target })
     }
 
-    /// What needs this version and target.
+    /// Reason for this version and target.
     pub(crate) fn as_need(self) -> Need {
         Need { version: self.version, target: self.target }
     }

@@ -57,9 +57,9 @@ pub struct Lowered {
     pub module: Module,
     /// The header before and after; `None` if the module has no valid one.
     pub headers: Option<(Header, Header)>,
-    /// What was changed, in source order for each function.
+    /// Changes, in source order for each function.
     pub changes: Vec<Change>,
-    /// What could not be changed.
+    /// Instructions that could not be changed.
     pub blocked: Vec<Blocked>,
 }
 
@@ -117,7 +117,7 @@ struct Lowering {
     stem: String,
     names: u32,
     changes: Vec<Change>,
-    /// What the last pass could not replace.
+    /// Instructions that the last pass could not replace.
     blocked: Vec<Blocked>,
     /// The needs of what the last pass left.
     kept: Vec<Vec<Need>>,

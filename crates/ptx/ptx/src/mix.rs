@@ -40,7 +40,7 @@ use crate::syntax::tree::Function;
 pub struct Mix {
     /// Instructions of each kind, in the order of [`Class::ALL`].
     pub counts: [u64; Class::ALL.len()],
-    /// Of these, those that stand between the target of a backward branch and the branch.
+    /// Those of them that stand between the target of a backward branch and the branch.
     pub in_loops: [u64; Class::ALL.len()],
     /// Backward branches.
     pub loops: u64,

@@ -23,7 +23,7 @@ const LAST_ADDRESS: i128 = i64::MAX as i128;
 /// least half of all.
 const LONGEST_STEP: i128 = 1 << 46;
 
-/// What a kernel does with memory.
+/// An access of a kernel to memory.
 pub(crate) struct Access {
     pub at: InstructionId,
     pub direction: Direction,
@@ -33,7 +33,7 @@ pub(crate) struct Access {
     /// The address, its constant left out, in coordinates.
     pub coordinates: Vec<Coordinate>,
     pub number: Option<Linear>,
-    /// What holds of a thread that makes the access.
+    /// Bounds that hold of a thread that makes the access.
     pub bounds: Vec<Bound>,
     pub needs: Vec<Need>,
     /// The first and the last address, if they are known, and what they rest on.

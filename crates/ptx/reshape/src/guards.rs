@@ -135,7 +135,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         own.chain(self.in_block(before).iter().cloned()).collect()
     }
 
-    /// What a bound of the last round says in the next one, whose number is one more.
+    /// Returns what a bound of the last round says in the next one, whose number is one more.
     fn carried(&self, bound: &Bound, round: u32, entries: &[Vec<Bound>]) -> Option<Bound> {
         let step = bound.form.rounds.get(&round)?;
         let mut form = bound.form.clone();
@@ -197,7 +197,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         tests
     }
 
-    /// What follows from the truth of a predicate.
+    /// Returns the bounds that follow from the truth of a predicate.
     fn implied(&self, predicate: Definition, truth: bool, depth: u32, tests: &mut Vec<Test>) {
         let Origin::Instruction(at) = predicate.origin else { return };
         let (line, operation) = (&self.code.body.lines[at.index()], self.code.operation(at));

@@ -18,7 +18,7 @@ use ptx::body::{InstructionId, Operand, RegisterId, SpecialRegister, Symbol};
 use ptx::flow::BlockId;
 use ptx::instruction::{Control, Opcode};
 
-/// What the values of a kernel depend on.
+/// Dependences of a kernel's values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Indices {
     /// The instruction that uses T along each axis, if any does.

@@ -54,7 +54,7 @@ impl Known {
 /// The most threads along an axis: a proof holds for no launch with more.
 pub(crate) const MOST_THREADS: i128 = i32::MAX as i128;
 
-/// What is known at a launch.
+/// Facts that are known at a launch.
 pub(crate) struct Values<'a> {
     /// Threads along each axis of the launch that the program asks for.
     pub threads: [u64; 3],

@@ -26,7 +26,7 @@ pub struct Launch<'a> {
     pub allocation: &'a dyn Fn(u64) -> Option<(u64, u64)>,
 }
 
-/// How a shape differs from the launch.
+/// Difference of a shape from the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// The same number of threads along each axis, divided differently into blocks.

@@ -94,7 +94,7 @@ pub(crate) struct Bound {
     /// The first number that is too large; the least one of a floor.
     pub limit: Poly,
     pub is_floor: bool,
-    /// What the bound rests on.
+    /// Facts that the bound rests on.
     pub needs: Vec<Need>,
 }
 
@@ -104,13 +104,13 @@ pub(crate) struct Bound {
 pub(crate) struct Coordinate {
     /// The axis; none for rounds alone.
     pub axis: Option<usize>,
-    /// What one more adds.
+    /// Amount that one more adds.
     pub stride: Poly,
     /// Its least number.
     pub least: Poly,
     /// The first number that it does not reach, where that is known.
     pub count: Option<Poly>,
-    /// What both rest on.
+    /// Facts that both rest on.
     pub needs: Vec<Need>,
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn numbers(bits: u32, signed: bool) -> (i128, i128) {
 /// What keeps a number that loops change within a register of this width and signedness.
 type Stays<'f> = &'f dyn Fn(&Linear, u32, bool) -> Option<Vec<Need>>;
 
-/// What is known where a number is used.
+/// Facts that hold where a number is used.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'f> {
     /// Bounds that hold there.

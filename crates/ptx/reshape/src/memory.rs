@@ -22,7 +22,7 @@ use std::collections::HashMap;
 /// Most accesses to memory of a kernel that stores: each pair is looked at.
 const MOST_ACCESSES: usize = 256;
 
-/// What must hold of a launch.
+/// A condition that a launch must meet.
 #[derive(Clone, Debug)]
 pub(crate) enum Duty {
     /// The first number is at most the second.
@@ -43,7 +43,7 @@ pub(crate) struct Limit {
 /// All that must hold of a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Duties {
-    /// Why the number of threads along an axis must stay as it is.
+    /// Reason for which the number of threads along an axis must stay as it is.
     pub same_threads: [Option<Refusal>; 3],
     pub limits: Vec<Limit>,
     pub regions: Vec<Region>,

@@ -48,7 +48,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// What it means, as a sentence without full stop.
+    /// Meaning, as a sentence without full stop.
     pub fn sentence(self) -> &'static str {
         match self {
             Reason::NoCode => "the module has no code of this kernel",
@@ -85,7 +85,7 @@ pub struct Place {
     pub source: Option<(String, u32)>,
 }
 
-/// Why a kernel or a launch keeps its shape.
+/// Reason for which a kernel or a launch keeps its shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {
     /// The reason.

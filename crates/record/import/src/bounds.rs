@@ -1,4 +1,4 @@
-//! How much of a trace is read, and times that cannot overflow.
+//! Limits on how much of a trace is read, and times that cannot overflow.
 
 /// Events of one kind that are read, at most. (Forty million take about two gigabytes.)
 pub const MOST_EVENTS: usize = 40_000_000;

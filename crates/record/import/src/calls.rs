@@ -1,8 +1,8 @@
-//! What a call of the CUDA runtime or driver does, by its name, and how traces name memory.
+//! The kinds of calls of the CUDA runtime and driver, and of memory, by their names in traces.
 
 use apex_trace::layout::{CallClass, MemoryKind};
 
-/// What a call does.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It launches a kernel.
@@ -46,7 +46,7 @@ const CLASSES: [(&str, CallClass); 26] = [
     ("DeviceReset", CallClass::Context),
 ];
 
-/// What the call of this name does.
+/// Returns the kind of the call of this name.
 pub fn purpose(name: &str) -> Purpose {
     let name = plain(name);
     if name.contains("GraphLaunch") {

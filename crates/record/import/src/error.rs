@@ -23,7 +23,7 @@ pub enum Error {
         path: PathBuf,
         /// The place in the file, after decompression.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// SQLite refused the file or a query.
@@ -33,7 +33,7 @@ pub enum Error {
         path: PathBuf,
         /// The table.
         what: String,
-        /// What SQLite says.
+        /// SQLite's message.
         source: rusqlite::Error,
     },
 }

@@ -24,11 +24,11 @@ pub struct Splitter<R> {
     filled: usize,
     /// Bytes before the buffer.
     passed: u64,
-    /// What ended the stream early: a read that failed (a cut gzip file).
+    /// Error that ended the stream early: a read that failed (a cut gzip file).
     pub failure: Option<io::Error>,
 }
 
-/// Why no value came.
+/// Reason for which no value came.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The stream ended inside a value.

@@ -51,7 +51,7 @@ const KEYS: [&str; 8] = [
     "deviceProperties",
 ];
 
-/// What a category's events are.
+/// Kind of a category's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Category {
     Kernel,
@@ -117,7 +117,7 @@ struct Args {
     block: Option<[u32; 3]>,
     memory_kind: Option<String>,
     label: Option<String>,
-    /// What XLA says about kernels, copies and sets, as words `key:value`.
+    /// XLA's description of kernels, copies and sets, as words `key:value`.
     details: Option<String>,
     /// The number of a step that the program marks.
     has_step: bool,
@@ -129,7 +129,7 @@ struct Reader<'p> {
     process: Process,
     /// The processes whose calls are in the file.
     callers: BTreeSet<u64>,
-    /// What JAX's trace says of its processes, which are devices and the host.
+    /// JAX's description of its trace's processes, which are devices and the host.
     planes: HashMap<u64, xla::Plane>,
     /// Whether a list of events was found.
     has_list: bool,
@@ -289,7 +289,7 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// What a member's name alone tells.
+    /// Notes what a member's name alone tells.
     fn check_key(&mut self, key: &str) {
         match key {
             "roctracer_version" | "hip_runtime_version" | "hip_driver_version" | "rocprofiler_version" => {

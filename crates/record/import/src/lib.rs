@@ -52,7 +52,7 @@ const FIRST_WITHOUT_RANK: u32 = 1_000_000;
 /// Files of a folder that are named with the reason why they are not read, at most.
 const MOST_PASSED: usize = 5;
 
-/// What was imported.
+/// Summary of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// Profiler and version, for each file.
@@ -67,7 +67,7 @@ pub struct Imported {
     pub inside: u64,
     /// Events that the session has no place for, by kind.
     pub left_out: BTreeMap<String, u64>,
-    /// What the traces cannot tell, and what was wrong with them: sentences.
+    /// Limits and faults of the traces, as sentences.
     pub remarks: Vec<String>,
 }
 

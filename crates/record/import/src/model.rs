@@ -25,11 +25,11 @@ pub struct Trace {
     pub processes: Vec<Process>,
     /// Events that are not imported, by kind.
     pub left_out: BTreeMap<String, u64>,
-    /// What the trace cannot tell, and what is wrong with it.
+    /// Limits and faults of the trace, as sentences.
     pub remarks: Vec<String>,
     /// Events of the trace, of any kind.
     pub events: u64,
-    /// Why the trace ends early, where it does.
+    /// Reason for which the trace ends early, where it does.
     pub cut: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Trace {
         }
     }
 
-    /// Why there is nothing to import in it, and what to do.
+    /// Reason for which there is nothing to import, and the remedy.
     pub(crate) fn why_empty(&self) -> String {
         let events = self.events;
         if let Some(why) = &self.cut {
@@ -194,7 +194,7 @@ pub struct Call {
     pub start: i64,
     /// Its duration.
     pub ns: u64,
-    /// What joins it to its work; 0 if nothing does.
+    /// Number that joins it to its work; 0 if nothing does.
     pub correlation: u64,
     /// Its name, among the names.
     pub name: u32,
@@ -204,7 +204,7 @@ pub struct Call {
     pub result: u32,
 }
 
-/// What a device did.
+/// Work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A kernel, in this configuration.
@@ -235,11 +235,11 @@ pub struct Work {
     pub start: i64,
     /// Its duration.
     pub ns: u64,
-    /// What joins it to its call; 0 if nothing does.
+    /// Number that joins it to its call; 0 if nothing does.
     pub correlation: u64,
     /// Its stream, among the streams.
     pub stream: u32,
-    /// What it is.
+    /// Kind of work.
     pub kind: Kind,
 }
 

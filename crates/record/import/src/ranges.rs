@@ -30,7 +30,7 @@ pub struct Ranges {
 /// A change of a thread's innermost range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub at: i64,
     /// The innermost range after it; 0 for none.
     pub inner: u32,
@@ -56,7 +56,7 @@ impl Ranges {
         self.list.retain(|of| pleases(of.start, of.end.abs_diff(of.start)));
     }
 
-    /// How many there are.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.list.len()
     }

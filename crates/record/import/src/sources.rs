@@ -1,4 +1,4 @@
-//! Which files are traces, by their content, and what others are.
+//! Recognises traces by their content, and says what other files are.
 
 use crate::bounds::MOST_BYTES;
 use crate::nsys;
@@ -214,7 +214,7 @@ impl Found {
     }
 }
 
-/// How much a file of a run of JAX holds, as a rank.
+/// Rank of a file of a run of JAX by how much it holds.
 fn form(path: &Path) -> u8 {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match () {

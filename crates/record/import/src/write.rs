@@ -72,7 +72,7 @@ pub fn process(mut process: Process, folder: &Folder, imported: &mut Imported) -
     Ok(())
 }
 
-/// What is to be said of a process's calls and work.
+/// Messages about a process's calls and work.
 fn remark(process: &Process, joined: &Joined, imported: &mut Imported) {
     let is_kernel = |work: &&Work| matches!(work.kind, Kind::Kernel(_));
     imported.kernels += joined.work.iter().filter(is_kernel).count() as u64;
@@ -500,7 +500,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What calls launched beside their first kernel, graphs excepted.
+    /// Work that calls launched beside their first kernel, graphs excepted.
     fn further_kernels(&self, joined: &Joined) -> Vec<Work> {
         let mut further = Vec::new();
         for of_call in joined.owners.chunk_by(|a, b| a == b).scan(0, |begin, owners| {

@@ -13,13 +13,13 @@ use cuda_launch::Dim3;
 
 /// Events that XLA writes into `trace.json`, at most; five times as many in newer versions.
 pub const MOST_OF_JSON: u64 = 1_000_000;
-/// Why a trace of an AMD GPU is refused.
+/// Reason for which a trace of an AMD GPU is refused.
 pub const AMD: &str = "it is of an AMD GPU (ROCm, HIP calls); APEX knows CUDA devices: AMD's rocprof-compute and TraceLens \
                        read such traces";
-/// Why a trace of a TPU is refused.
+/// Reason for which a trace of a TPU is refused.
 pub const TPU: &str = "it is of a TPU; APEX knows CUDA devices: XProf reads such traces";
 
-/// What a plane, or a process of the JSON, is of.
+/// Subject of a plane, or of a process of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// A GPU, by its ordinal.
@@ -31,7 +31,7 @@ pub enum Plane {
 }
 
 impl Plane {
-    /// What a plane of this name is of.
+    /// Returns the subject of a plane of this name.
     pub fn of(name: &str) -> Option<Self> {
         if let Some(ordinal) = name.strip_prefix("/device:GPU:") {
             return ordinal.split(' ').next()?.parse().ok().map(Self::Gpu);
@@ -71,11 +71,11 @@ pub struct Event<'a> {
     pub start: i64,
     /// Its duration.
     pub ns: u64,
-    /// What joins work to its call; 0 if nothing does.
+    /// Number that joins work to its call; 0 if nothing does.
     pub correlation: u64,
     /// Its context.
     pub context: u32,
-    /// What XLA says of kernels, copies and sets: words `key:value`.
+    /// XLA's description of kernels, copies and sets: words `key:value`.
     pub details: &'a str,
     /// Whether it is a step that the program marks.
     pub has_step: bool,
@@ -100,7 +100,7 @@ impl Event<'_> {
     }
 }
 
-/// Where events go.
+/// Destination of events.
 pub struct Xla<'t> {
     /// The process.
     pub process: &'t mut Process,
@@ -181,7 +181,7 @@ impl Xla<'_> {
     }
 }
 
-/// What there is to do at the end.
+/// Work that is left for the end.
 pub fn finish(process: &mut Process) {
     process.executable = "python (JAX)".to_owned();
 }

@@ -76,7 +76,7 @@ fn said(message: &[u8], trace: &mut Trace) {
 #[derive(Debug, PartialEq, Eq)]
 struct Damage;
 
-/// Why a file is not read.
+/// Reason for which a file is not read.
 enum Refusal {
     Damaged,
     Because(&'static str),
@@ -173,7 +173,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// What a plane defines: names of events and of their stats.
+/// Definitions of a plane: names of events and of their stats.
 #[derive(Default)]
 struct Names<'a> {
     events: HashMap<u64, &'a [u8]>,
@@ -267,7 +267,7 @@ fn plane(bytes: &[u8], process: &mut Process, trace: &mut Trace) -> Result<(), R
     lines.into_iter().try_for_each(|line| self::line(line, plane, &names, process, trace))
 }
 
-/// When the profile began, in nanoseconds since 1970.
+/// Start of the profile, in nanoseconds since 1970.
 fn began(stats: &[&[u8]], names: &Names<'_>, process: &mut Process) -> Result<(), Damage> {
     for stat in stats {
         if let Some((b"profile_start_time", value)) = Stat::of(stat, names)? {
@@ -277,7 +277,7 @@ fn began(stats: &[&[u8]], names: &Names<'_>, process: &mut Process) -> Result<()
     Ok(())
 }
 
-/// What a plane tells of its device.
+/// Description of a plane's device.
 fn device(ordinal: u32, stats: &[&[u8]], names: &Names<'_>, process: &mut Process) -> Result<(), Refusal> {
     let mut device = Device::default();
     for stat in stats {

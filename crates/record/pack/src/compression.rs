@@ -18,7 +18,7 @@ const BUFFER: usize = 64 << 10;
 const MOST_MEMORY_KIB: u32 = 136 << 10;
 /// Bytes of a block of a tar file.
 pub(crate) const BLOCK: usize = 512;
-/// Where the header of a file in a tar file has [`MAGIC`].
+/// Offset of [`MAGIC`] in the header of a file in a tar file.
 const MAGIC_AT: usize = 257;
 /// The mark of POSIX' and GNU's tar files.
 const MAGIC: &[u8] = b"ustar";

@@ -20,7 +20,7 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of the archive that had been read, at most 64 KiB behind the place.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The archive is whole and holds no session.

@@ -1,4 +1,4 @@
-//! Where a file of an archive belongs in a session's folder.
+//! Finds the place of an archive's file in a session's folder.
 
 use apex_trace::{MOST_MEMBERS, member_dir};
 use std::ffi::OsStr;

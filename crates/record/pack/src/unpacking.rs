@@ -22,7 +22,7 @@ const MOST_BEHIND: u64 = 1 << 20;
 /// Bytes that are written at once: a multiple of the size of a page.
 const PIECE: usize = 64 << 10;
 
-/// What an archive may take.
+/// Limits on an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all files together.
@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// What was unpacked.
+/// Summary of an unpacking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Files of the session.

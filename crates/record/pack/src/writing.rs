@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
 
-/// What was packed.
+/// Summary of a packing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Files in the archive.

@@ -31,7 +31,7 @@ const FORMAT: &str = "APEX checksums 1";
 const BLOCK_BYTES: usize = 16 << 10;
 /// Most bytes of a list that are read: of files of 600 GiB.
 const MOST_READ: u64 = 512 << 20;
-/// What stands in the place of sums of a file that is still written.
+/// Text in the place of sums of a file that is still written.
 const OPEN: &str = "-";
 
 /// A file of the list.
@@ -154,7 +154,7 @@ fn entry_in(line: &str) -> Option<Entry> {
     is_plain(name).then(|| Entry { name: name.to_owned(), bytes, sums })
 }
 
-/// What the list says of a session's files.
+/// Findings of the list about a session's files.
 #[derive(Default)]
 pub(crate) struct Checked {
     pub problems: Vec<Problem>,

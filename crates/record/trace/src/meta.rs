@@ -61,7 +61,7 @@ pub struct RecordedRank {
     pub rank: u32,
     /// Processes of the job; `None` if the launcher does not say.
     pub world_size: Option<u32>,
-    /// How often the job had been restarted.
+    /// Number of restarts of the job before.
     pub restarts: u32,
     /// The job's name, if it has one.
     pub job: Option<String>,

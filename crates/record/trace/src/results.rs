@@ -28,7 +28,7 @@ pub const PIECE: usize = 4096;
 /// Most bytes of a file: hashes of 32 GiB. What comes later is not compared.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// What an entry is of.
+/// Subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum Kind {
@@ -40,10 +40,10 @@ pub enum Kind {
     Unseen = 3,
 }
 
-/// Which result of a process.
+/// Identity of a result within its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// What it is.
+    /// The kind of result.
     pub kind: Kind,
     /// The thread that asked for it.
     pub thread: u64,
@@ -63,11 +63,11 @@ pub struct Hashes {
 /// The results of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Results {
-    /// When the process began to write them.
+    /// Time at which the process began to write them.
     pub begun: u64,
     /// By place.
     pub hashes: BTreeMap<Place, Hashes>,
-    /// How many were not compared.
+    /// Number that was not compared.
     pub unseen: u64,
 }
 

@@ -28,7 +28,7 @@ impl State {
     }
 }
 
-/// What stands at lines of a text.
+/// Code at lines of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The statements that the lines are part of; without those that do not exist or are empty.

@@ -1,4 +1,4 @@
-//! What is known of a program's launch shapes, from the first recording to the decision.
+//! Knowledge about a program's launch shapes, from the first recording to the decision.
 
 use crate::compare::{Ratio, rounded};
 use crate::found::{Group, groups};
@@ -43,7 +43,7 @@ pub struct Tuned {
     pub code: u128,
     /// Its name in the PTX.
     pub name: String,
-    /// What must hold of its launches.
+    /// Conditions that its launches must meet.
     pub condition: Condition,
     /// Its launches by size.
     pub sizes: Vec<Size>,
@@ -65,7 +65,7 @@ pub struct Size {
     pub tried: Vec<Tried>,
     /// The other block, if one is better.
     pub change: Option<Change>,
-    /// Why it keeps the program's block, if it does.
+    /// Reason for which it keeps the program's block, if it does.
     pub kept: Option<Kept>,
 }
 
@@ -93,7 +93,7 @@ pub struct Change {
     pub ratio: Ratio,
 }
 
-/// Why launches keep the program's block though others are proven.
+/// Reason for which launches keep the program's block though others are proven.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kept {
@@ -120,7 +120,7 @@ pub struct Refused {
     pub name: String,
     /// Share of the GPU time of all kernels, measured.
     pub share: f64,
-    /// Why, as a sentence without full stop.
+    /// The reason, as a sentence without full stop.
     pub reason: String,
     /// The instruction that forbids it, as PTX text; empty if there is none.
     pub instruction: String,

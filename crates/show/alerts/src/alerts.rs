@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Sessions that are watched at a time; others are not, until some of these have ended.
 pub const MOST_SESSIONS: usize = 64;
 
-/// What an alert is known by.
+/// Identity of an alert.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     session: String,

@@ -39,7 +39,7 @@ pub fn line(notice: &Notice) -> String {
 /// A notice as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
-    /// What a chat shows: the line, and the command.
+    /// Text for a chat: the line, and the command.
     text: String,
     state: &'static str,
     /// The reason for the message: `new`, `repeated`, `resolved`, `session_ended`.

@@ -19,7 +19,7 @@ pub struct Entry {
     pub session: String,
     /// Whether it is one compressed file.
     pub is_packed: bool,
-    /// What people say about it.
+    /// Notes of people about it.
     #[serde(flatten)]
     pub notes: Notes,
     /// The program and its arguments; `None` where the session does not say.
@@ -28,9 +28,9 @@ pub struct Entry {
     pub started_real_ns: Option<u64>,
     /// Time from the start to the end of the program; `None` while it runs.
     pub lasted_ns: Option<u64>,
-    /// What became of it.
+    /// Its state.
     pub state: State,
-    /// How the program ended.
+    /// End of the program.
     pub exit: Option<Exit>,
     /// The devices' names; `gpu` or `cpu` where the records were not read.
     pub devices: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Entry {
     pub verdict: Vec<String>,
     /// The first finding.
     pub first_finding: Option<FirstFinding>,
-    /// Why it could not be read, or was not.
+    /// Reason for which it could not be read, or was not.
     pub unread: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct FirstFinding {
     pub remedy: String,
 }
 
-/// What became of a session.
+/// State of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

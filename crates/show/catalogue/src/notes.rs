@@ -35,7 +35,7 @@ pub enum Error {
     Refused(String),
 }
 
-/// What people say about a session.
+/// Notes of people about a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
     /// The session's name, which need not be that of its folder.
@@ -52,7 +52,7 @@ pub struct Notes {
 /// A remark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// When it was made, nanoseconds since 1970.
+    /// Time at which it was made, nanoseconds since 1970.
     pub at_real_ns: u64,
     /// The remark.
     pub text: String,

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Ranges inside of each other that are shown, at most.
 const MOST_DEPTH: usize = 64;
 
-/// What connects a launch call to its work: the same for both, different for others.
+/// Number that connects a launch call to its work: the same for both, different for others.
 pub fn flow(process: usize, thread: u32, call_start_ns: u64) -> u64 {
     // Distinct bits of distinct calls, mixed so that sums do not meet (SplitMix64's finaliser).
     let mut bits = call_start_ns ^ (process as u64) << 52 ^ u64::from(thread) << 32;

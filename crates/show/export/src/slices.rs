@@ -1,4 +1,4 @@
-//! What a trace consists of, in any format: processes, tracks, slices, counters and arrows.
+//! The parts of a trace, in any format: processes, tracks, slices, counters and arrows.
 
 use std::io;
 
@@ -18,9 +18,9 @@ pub struct Slice<'a> {
     pub track: u64,
     /// Its name.
     pub name: &'a str,
-    /// When it begins, nanoseconds since the trace's start.
+    /// Beginning, nanoseconds since the trace's start.
     pub start_ns: u64,
-    /// How long it lasts, nanoseconds.
+    /// Duration, nanoseconds.
     pub duration_ns: u64,
     /// Connects all slices that carry the same number, in order of time; 0 for none.
     pub flow: u64,

@@ -150,7 +150,7 @@ impl<T: Tracks> Writer<'_, T> {
         self.trace.slice(&Slice { track, name: &name, start_ns, duration_ns, flow, details })
     }
 
-    /// What connects a call to the work that it queued; 0 if it queued none.
+    /// Number that connects a call to the work that it queued; 0 if it queued none.
     fn flow(&self, tid: u32, head: &RecordHead, result: u32) -> u64 {
         let queued = result == 0 && head.flags & flags::CAPTURED == 0;
         if queued { flow(self.at, tid, self.process.clock.ns_since_start(head.start)) } else { 0 }

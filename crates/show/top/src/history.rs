@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Samples that are kept: ten minutes at a look a second.
 const KEPT: usize = 600;
 
-/// How many samples a column of a graph may be the mean of.
+/// Most samples that a column of a graph is the mean of.
 const MEANS: [usize; 4] = [1, 2, 5, 10];
 
 /// The samples of a session, the oldest first.

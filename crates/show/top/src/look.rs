@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A session at one moment: its last seconds, and the advice about them.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// How the program was started; `None` where the session does not say.
+    /// Start of the program; `None` where the session does not say.
     pub run: Option<Meta>,
     /// Identifiers of the processes that run; none of a session that has ended.
     pub running: Vec<u32>,
@@ -20,11 +20,11 @@ pub struct Look {
     pub window: Range<u64>,
     /// The last seconds.
     pub profile: Profile,
-    /// What the rules say of them.
+    /// Advice about them.
     pub advice: Advice,
-    /// What was counted since the session's start.
+    /// Counts since the session's start.
     pub since_start: SinceStart,
-    /// What the machine did in them; `None` where that is not known.
+    /// State of the machine in them; `None` where that is not known.
     pub machine: Option<Summary>,
 }
 
@@ -67,7 +67,7 @@ impl Look {
         self.profile.totals.gpu_busy.filter(|_| !self.profile.on_cpu_device())
     }
 
-    /// What the last seconds went into, in a sentence; `None` before the first launch.
+    /// Says in a sentence what the last seconds went into; `None` before the first launch.
     pub fn verdict(&self) -> Option<String> {
         let is_begun = self.profile.kernels.iter().any(|kernel| kernel.launches.any());
         let part = Part {
@@ -83,7 +83,7 @@ impl Look {
         is_begun.then(|| verdict::sentence(&part, &self.advice))
     }
 
-    /// What was run, as typed.
+    /// The command, as typed.
     pub(crate) fn command(&self) -> String {
         self.run.as_ref().map_or_else(|| "unknown command".to_owned(), |run| run.command.join(" "))
     }

@@ -46,7 +46,7 @@ pub enum Key {
     Backspace,
 }
 
-/// What a key asks of the caller.
+/// Request of a key to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// To draw again.
@@ -55,7 +55,7 @@ pub enum Action {
     Quit,
 }
 
-/// What the table of kernels is sorted by.
+/// Order of the table of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// GPU time.
@@ -71,7 +71,7 @@ pub enum Sort {
 impl Sort {
     const ALL: [Self; 4] = [Self::Time, Self::Launches, Self::Mean, Self::Cpu];
 
-    /// What the table is sorted by if the user does not say: time, where any was measured.
+    /// Order of the table if the user does not say: time, where any was measured.
     fn default_of(profile: &Profile) -> Self {
         if profile.totals.gpu_time_ns.is_some() { Self::Time } else { Self::Launches }
     }
@@ -122,12 +122,12 @@ pub(crate) struct Session {
     pub folder: PathBuf,
     /// The latest look that succeeded.
     pub look: Option<Look>,
-    /// Why the latest one failed, where it did.
+    /// Error of the latest one, where it failed.
     pub problem: Option<String>,
     pub history: History,
 }
 
-/// What the keyboard writes into.
+/// Input line that the keyboard writes into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
@@ -199,7 +199,7 @@ impl Top {
         self.sessions.len() - 1
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn key(&mut self, key: Key) -> Action {
         match self.mode {
             Mode::Filter => self.key_of_filter(key),

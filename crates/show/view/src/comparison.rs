@@ -188,7 +188,7 @@ fn compared_as_one_program(shown: &[Shown<'_>], before: usize) -> Comparison {
     compare(before, after)
 }
 
-/// What a change did, in one sentence.
+/// Effect of a change, in one sentence.
 pub fn verdict(comparison: &Comparison) -> String {
     if let Some(counts) = &comparison.counts {
         return counted(counts);

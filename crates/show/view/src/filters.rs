@@ -118,7 +118,7 @@ impl Filters {
         }
     }
 
-    /// What of a session is to be read.
+    /// Part of a session that is to be read.
     ///
     /// # Errors
     /// If it has no such rank.

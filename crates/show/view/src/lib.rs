@@ -26,7 +26,7 @@ pub use loaded::{Loaded, predict};
 pub use notes::{PHASE_MENU, PHASE_OPTION};
 pub use shown::Shown;
 
-/// Why there is nothing to show.
+/// Reason for which there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The session cannot be read.

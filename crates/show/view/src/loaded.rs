@@ -16,7 +16,7 @@ pub struct Loaded {
     pub session: Session,
     /// Its profile, with predictions.
     pub profile: Profile,
-    /// What the machine did meanwhile.
+    /// State of the machine meanwhile.
     pub machine: Machine,
 }
 
@@ -71,7 +71,7 @@ impl Loaded {
         self.session.meta.as_ref().is_some_and(|meta| !meta.imported.is_empty())
     }
 
-    /// What was run, as typed.
+    /// The command, as typed.
     pub fn command(&self) -> Option<String> {
         Some(self.session.meta.as_ref()?.command.join(" "))
     }
@@ -97,7 +97,7 @@ impl Loaded {
         }
     }
 
-    /// What was recorded of the machine; `None` where nothing was.
+    /// Recording of the machine; `None` where there is none.
     pub fn machine_summary(&self) -> Option<Summary> {
         let devices = &self.profile.devices;
         Summary::of(&self.machine, devices.iter().map(|device| device.uuid.as_str()))
@@ -113,7 +113,7 @@ pub fn predict(profile: &Profile) -> Predictions {
     }
 }
 
-/// What the machine did in the time that is selected.
+/// State of the machine in the time that is selected.
 fn machine_of(session: &Session, selection: &Selection) -> Machine {
     let machine = Machine::read(&session.dir);
     let Some(window) = &selection.window else { return machine };

@@ -7,12 +7,12 @@ use apex_advice::rules::{Rule, TOPICS};
 use apex_profile::Iterations;
 use apex_profile::units;
 
-/// How a reader of the command's output sees other phases.
+/// Way to other phases for a reader of the command's output.
 pub const PHASE_OPTION: &str = "--phase startup, warmup or all";
 /// The topic of copies, and the share of the time from which they are not fine.
 const COPIES: &str = "copies";
 const MUCH: f64 = 0.25;
-/// How a reader of the dashboard sees them.
+/// Way to them for a reader of the dashboard.
 pub const PHASE_MENU: &str = "Filters, Phase";
 
 impl Shown<'_> {

@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 /// Kernels that an error names.
 const NAMED: usize = 8;
 
-/// What of a session is shown.
+/// Part of a session that is shown.
 pub struct Shown<'a> {
     /// The run, or the window and ranks of it.
     pub whole: &'a Profile,
-    /// Of that the phase.
+    /// Phase of that part.
     pub job: Cow<'a, Profile>,
     /// Which phase; `None` for all of it.
     pub phase: Option<PhaseKind>,
@@ -27,13 +27,13 @@ pub struct Shown<'a> {
     pub kernels: Option<BTreeSet<usize>>,
     /// The job, without launches of other kernels.
     of_kernels: Option<Profile>,
-    /// What the machine did in the phase.
+    /// State of the machine in the phase.
     machine: Option<Summary>,
     filters: &'a Filters,
 }
 
 impl Filters {
-    /// What is shown of a session that was read with these filters.
+    /// Selects the part of a session that is shown, from what was read with these filters.
     ///
     /// # Errors
     /// If the filters name no kernel of it.
@@ -41,7 +41,7 @@ impl Filters {
         Ok(self.shown_alike(std::slice::from_ref(loaded))?.remove(0))
     }
 
-    /// What is shown of sessions that are compared: the same phase of each.
+    /// Selects the shown parts of sessions that are compared: the same phase of each.
     ///
     /// # Errors
     /// If the filters name no kernel of any of them.
@@ -82,7 +82,7 @@ impl Filters {
         Shown { whole, job, phase, lacking, kernels: None, of_kernels: None, machine, filters: self }
     }
 
-    /// Why no kernel is left, and what there is.
+    /// Says why no kernel is left, and which kernels there are.
     fn no_kernel(&self, shown: &Shown<'_>) -> String {
         let wanted: Vec<String> =
             self.kernels.iter().map(|pattern| format!("`{}`", pattern.text())).collect();
@@ -119,7 +119,7 @@ impl<'a> Shown<'a> {
         self.kernels = Some(kernels);
     }
 
-    /// What figures and tables show.
+    /// Data of figures and tables.
     pub fn profile(&self) -> &Profile {
         self.of_kernels.as_ref().unwrap_or(&self.job)
     }
@@ -134,7 +134,7 @@ impl<'a> Shown<'a> {
         apex_advice::advise(&self.job, &options)
     }
 
-    /// What the machine did in the phase; `None` where nothing was recorded.
+    /// State of the machine in the phase; `None` where nothing was recorded.
     pub fn machine(&self) -> Option<&Summary> {
         self.machine.as_ref()
     }
@@ -173,7 +173,7 @@ impl<'a> Shown<'a> {
         (!parts.is_empty()).then(|| format!("Shown: {}.", parts.join(" · ")))
     }
 
-    /// What a verdict is about.
+    /// Subject of a verdict.
     pub fn part(&self) -> Part<'_> {
         let name = match self.phase {
             Some(PhaseKind::Steady) => "each step".into(),
@@ -195,7 +195,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Where the time of the devices went.
+    /// Accounts of the devices' time.
     pub fn accounts(&self) -> Accounts {
         self.job.accounts()
     }

@@ -79,7 +79,7 @@ fn element(data_type: CUtensorMapDataType) -> Result<(u32, u32)> {
     })
 }
 
-/// What the driver's reference asks of a map.
+/// Checks a map against the requirements of the driver's reference.
 fn check(map: &TensorMap) -> Result {
     if device::capability() == Capability::Ampere {
         return fail(CUDA_ERROR_NOT_SUPPORTED);

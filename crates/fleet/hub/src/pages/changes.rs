@@ -22,10 +22,10 @@ pub struct Changes {
 /// A job whose duration has changed.
 #[derive(Debug, Serialize)]
 pub struct Changed {
-    /// What tells it apart from other jobs.
+    /// Its identity.
     #[serde(skip)]
     pub series: String,
-    /// What was compared: `step`, or `run` where steps are not known.
+    /// Unit of the comparison: `step`, or `run` where steps are not known.
     pub of: &'static str,
     /// Duration after over duration before: computed.
     pub factor: f64,

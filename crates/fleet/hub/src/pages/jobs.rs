@@ -73,7 +73,7 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// What stands in place of jobs.
+    /// Text in place of jobs.
     fn nothing(&self) -> &'static str {
         match (&self.owner, self.is_first) {
             (_, false) => "<p>There are no older jobs.</p>\n",

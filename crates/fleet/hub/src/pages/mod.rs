@@ -42,7 +42,7 @@ pub fn held(sums: &Sums, price: Option<f64>) -> Vec<(&'static str, String)> {
     figures
 }
 
-/// What GPU time costs.
+/// Returns the price of GPU time as text.
 pub fn cost(us: u64, price_per_hour: f64) -> String {
     format!("{:.2}", us as f64 / 3.6e9 * price_per_hour)
 }

@@ -1,4 +1,4 @@
-//! Who holds devices, and what for.
+//! The page of owners: who holds devices, and what for.
 
 use super::{cost, day, losses, owner_link};
 use crate::html;

@@ -6,7 +6,7 @@ use apex_aggregate::{Aggregate, shortened};
 use rusqlite::{Connection, Result, params};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a recording says of its job.
+/// Facts in a recording about its job.
 struct Fact {
     host: String,
     step_ns: Option<f64>,

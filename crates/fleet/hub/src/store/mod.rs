@@ -34,7 +34,7 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Connections that are kept open for the next request.
 const KEPT: usize = 8;
 
-/// What is wrong with the database.
+/// Fault of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// SQLite says so.

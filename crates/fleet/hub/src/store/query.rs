@@ -1,4 +1,4 @@
-//! What pages and documents ask.
+//! Queries of pages and documents.
 
 use super::schema::part_columns;
 use super::sums::Sums;
@@ -63,7 +63,7 @@ pub struct RecordingRow {
     pub key: String,
     /// The sequence of the message.
     pub sequence: u64,
-    /// When it came, by the hub's clock.
+    /// Time of arrival, by the hub's clock.
     pub received_ns: u64,
     /// The message, compressed.
     pub message: Vec<u8>,
@@ -105,7 +105,7 @@ pub struct KernelRow {
 /// Runs of the same job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What tells it apart from others.
+    /// Its identity.
     pub name: String,
     /// The runs, the first one first.
     pub runs: Vec<JobRow>,

@@ -13,7 +13,7 @@ pub fn part_columns() -> Vec<String> {
     PARTS.iter().map(|(name, _)| format!("us_{name}")).collect()
 }
 
-/// What brings a database from each version to the next.
+/// Statements that bring a database from each version to the next.
 fn steps() -> [String; VERSION as usize] {
     let parts: String =
         part_columns().iter().map(|column| format!(", {column} INTEGER NOT NULL DEFAULT 0")).collect();

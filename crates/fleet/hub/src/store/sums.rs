@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 pub struct Sums {
     /// The times of each process's use of each GPU.
     pub times: Times,
-    /// What these exceed the time of the devices by, because processes shared some.
+    /// Excess of these over the time of the devices, because processes shared some.
     pub shared_us: u64,
     /// The time of GPUs that a scheduler gave and no process used. It is not among the others.
     pub unused_us: u64,

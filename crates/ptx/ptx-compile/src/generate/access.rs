@@ -14,7 +14,7 @@ use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
 use crate::region::{Access, Address, Class, Guard, Reg};
 
-/// How the threads of a strip access.
+/// Way in which the threads of a strip access memory.
 struct Mode;
 
 impl Mode {

@@ -43,7 +43,7 @@ mod vector {
         result
     }
 
-    /// Of eight lanes.
+    /// The results of eight lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn eight(a: __m256i, b: __m256i, c: __m256i) -> __m256i {

@@ -14,7 +14,7 @@ pub(crate) enum Input {
     /// What differs from block to block: along an axis `%ctaid` (0 to 2), `%clusterid` (3 to 5),
     /// `%cluster_ctaid` (6 to 8); `%cluster_ctarank` (9).
     Block(u8),
-    /// What the cluster has.
+    /// Property of the cluster.
     Cluster(ClusterInput),
     /// `%nctaid`.
     GridSize(u8),

@@ -71,9 +71,9 @@ pub(super) struct FunctionCompiler<'m> {
     /// Bytes of the parameters of a kernel.
     pub(super) param_bytes: u64,
     steps: Vec<Step>,
-    /// What each step means.
+    /// Meaning of each step.
     lowered: Vec<Lowered>,
-    /// What the next step means.
+    /// Meaning of the next step.
     means: Lowered,
     origin_of: Vec<u32>,
     origins: Vec<Origin>,

@@ -29,7 +29,7 @@ pub(super) struct Source<'s> {
     pub(super) steps: Vec<Step>,
     pub(super) lowered: &'s [Lowered],
     pub(super) classes: &'s [Class],
-    /// Where each register was put.
+    /// The register of the region that stands for each register.
     pub(super) places: &'s [Reg],
 }
 
@@ -93,7 +93,7 @@ struct Finder<'s> {
     source: Source<'s>,
     spans: &'s [Span],
     inputs: &'s HashMap<Reg, Input>,
-    /// What is live at the start of each span.
+    /// Registers that are live at the start of each span.
     live: Vec<Set>,
     deferred: Option<Deferred>,
     /// Registers that probably differ between threads.
@@ -300,7 +300,7 @@ impl Finder<'_> {
         Some(needed)
     }
 
-    /// What is live before a step.
+    /// Returns the registers that are live before a step.
     fn live_before(&self, at: usize) -> Set {
         let Some(span) = self.spans.iter().position(|span| (span.start..span.end).contains(&at)) else {
             return Set::empty(self.source.classes.len());

@@ -104,7 +104,7 @@ impl<'l, P: Probe> Cluster<'l, P> {
         self.blocks[self.at].index
     }
 
-    /// What all blocks have executed.
+    /// Instructions that all blocks have executed.
     pub(crate) fn counts(&self) -> Counts {
         let mut all = Counts::default();
         self.blocks.iter().for_each(|block| all.add(&block.counts));

@@ -1,4 +1,4 @@
-//! What machine code keeps between its runs in a block: which addresses it knows to be allowed.
+//! State that machine code keeps between its runs in a block: addresses that are known to be good.
 
 use ptx_compile::{Bases, Code, STRIPS, Window};
 
@@ -8,10 +8,10 @@ use crate::registers::lanes::WARP;
 /// Lanes of a strip.
 const STRIP: usize = WARP / STRIPS;
 
-/// What the code of a region keeps between its runs.
+/// State that the code of a region keeps between its runs.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// What it knows to be allowed.
+    /// Addresses that it knows to be allowed.
     pub(crate) windows: Vec<Window>,
     /// The addresses that were known on entering.
     pub(crate) bases: Vec<Bases>,
@@ -27,7 +27,7 @@ impl Kept {
 }
 
 impl Spaces<'_> {
-    /// What the code of a region keeps, as its last run has left it, with room for some warps.
+    /// State of the code of a region, as its last run has left it, with room for some warps.
     pub(crate) fn take_kept(&mut self, region: usize, code: &Code, warps: usize) -> Kept {
         if self.native.len() <= region {
             self.native.resize_with(region + 1, Kept::default);

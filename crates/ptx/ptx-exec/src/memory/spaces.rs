@@ -107,7 +107,7 @@ pub(crate) struct Spaces<'a> {
     irregular: u8,
     /// The index of the threads, as long as it is in no register.
     pub(crate) found: Option<DeferredIndex>,
-    /// What the code of each region keeps between its runs.
+    /// State that the code of each region keeps between its runs.
     pub(crate) native: Vec<Kept>,
 }
 

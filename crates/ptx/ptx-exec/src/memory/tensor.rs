@@ -44,7 +44,7 @@ pub struct TensorMap {
     pub rank: u32,
     /// Bits of the element that stands for those outside the tensor, up to 32: 0 or a NaN.
     pub outside: u32,
-    /// How shared memory is permuted: in lines of 32 (1), 64 (2) or 128 bytes (3), or not (0).
+    /// Permutation of shared memory: in lines of 32 (1), 64 (2) or 128 bytes (3), or none (0).
     pub swizzle: u32,
     /// Elements along each dimension.
     pub sizes: [u64; MAX_RANK],
@@ -166,7 +166,7 @@ fn handler(run: crate::memory::access::RunAccess) -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
 
-/// What went wrong, and where.
+/// The error, and its place.
 type Copied = Result<(), (u64, FaultKind, String)>;
 
 /// # Safety

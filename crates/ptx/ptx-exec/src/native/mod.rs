@@ -82,7 +82,7 @@ fn chosen(value: &OsStr) -> Result<Engine, String> {
 /// takes as long as interpreting some of them.
 const OFTEN: u32 = 16;
 
-/// What a step means to the generator of machine code.
+/// Description of a step for the generator of machine code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Lowered {
     /// Something that only the interpreter knows.

@@ -40,7 +40,7 @@ pub(super) struct HappensBefore {
     /// The views of threads before a fence and a strong write of global memory, their own accesses
     /// included.
     published: Option<View>,
-    /// How often something was published.
+    /// Number of publications.
     editions: u64,
     /// The edition that each thread has read last: threads that wait read the same again and again.
     read: Vec<u64>,

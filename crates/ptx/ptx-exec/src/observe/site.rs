@@ -33,7 +33,7 @@ pub(super) struct Site {
     pub(super) releases: bool,
     /// Whether lanes may go different ways here.
     pub(super) branches: bool,
-    /// Of barriers: whether all lanes of a warp have to be there together.
+    /// Whether all lanes of a warp have to arrive at this barrier together.
     pub(super) aligned: bool,
     /// The instruction's treatment of undefined values.
     pub(super) treatment: Treatment,

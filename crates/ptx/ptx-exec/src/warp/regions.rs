@@ -33,7 +33,7 @@ pub(crate) enum Left {
     },
 }
 
-/// What the helper finds.
+/// State of the interpreter that the helper works on.
 struct Caller<'a, 'm> {
     launch: &'a Launch<'a>,
     spaces: &'a mut Spaces<'m>,

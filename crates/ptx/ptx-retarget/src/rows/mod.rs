@@ -19,7 +19,7 @@ pub struct Row {
     pub name: &'static str,
     /// The forms that it takes.
     pub from: &'static str,
-    /// What it makes of them.
+    /// The replacement.
     pub to: &'static str,
     /// Whether the result is the same, as rule 2 of the crate says.
     pub exact: bool,

@@ -282,7 +282,7 @@ fn is_load(opcode: Option<Opcode>, space: Option<StateSpace>) -> bool {
 }
 
 impl Found<'_> {
-    /// Of several facts of a kind, that with the largest share stays.
+    /// The fact with the largest share stays, of several of a kind.
     fn keep_largest(&mut self, kind: FactKind) {
         let shares = self.facts.iter().filter(|fact| fact.kind == kind).map(|fact| fact.share);
         let Some(most) = shares.reduce(f64::max) else { return };

@@ -9,7 +9,7 @@ use crate::syntax::{Function, FunctionKind};
 /// The last minor version of each major one from 1 on; ptxas takes nothing between.
 const LAST_MINOR: &[u32] = &[5, 3, 2, 3, 1, 5, 8, 8];
 
-/// What may follow the architecture in `.target`.
+/// Options that may follow the architecture in `.target`.
 const OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"];
 
 /// Directives of a kernel whose values are counts from 1 on.

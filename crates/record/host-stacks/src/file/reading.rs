@@ -32,7 +32,7 @@ const MOST_CONTROLS: usize = 8;
 /// of missing definitions.
 const MOST_MISSING: usize = 64;
 
-/// What a line defines, by its place in [`BEGINNINGS`].
+/// Kind of definition on a line, by its place in [`BEGINNINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sort {
     Process,
@@ -51,7 +51,7 @@ impl Sort {
     }
 }
 
-/// Why a line was not taken.
+/// Reason for which a line was not taken.
 enum Refused {
     /// It is damaged.
     Damaged(String),
@@ -82,7 +82,7 @@ struct Reading {
     damaged: Option<u64>,
     /// The first line that shows that numbers are wrong.
     contradiction: Option<u64>,
-    /// Why nothing is read.
+    /// Reason for which nothing is read.
     format: Option<String>,
     ends_with_counters: bool,
 }

@@ -109,7 +109,7 @@ impl PoolState {
     }
 }
 
-/// What became of the plan by which launches are reshaped (`apex run --tuned`).
+/// Outcome of the plan by which launches are reshaped (`apex run --tuned`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ReshapeState {

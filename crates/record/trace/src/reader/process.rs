@@ -62,7 +62,7 @@ pub struct Process {
     pub pool_state: PoolState,
     /// The statistics of the memory pool.
     pub pool: PoolFigures,
-    /// What became of the plan by which its launches are reshaped.
+    /// Outcome of the plan by which its launches are reshaped.
     pub reshape_state: ReshapeState,
     /// Launches of the plan's kernels for which the condition of the proof did not hold.
     pub reshape_refused: u64,

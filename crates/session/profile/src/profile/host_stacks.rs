@@ -115,7 +115,7 @@ fn call_that_tells(doing: &Doing) -> Option<&'static str> {
     CALLS.iter().find(|(known, _)| known == number).map(|(_, name)| *name)
 }
 
-/// What a sampled thread did.
+/// Activity of a sampled thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostState {
     /// It ran, or was ready to run.

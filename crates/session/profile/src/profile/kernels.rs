@@ -42,7 +42,7 @@ pub struct Kernel {
     /// Whether its code requires this block, so that the program cannot choose another.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub requires_block: bool,
-    /// What the program asked for, if APEX launched these threads in other blocks.
+    /// The program's block, if APEX launched these threads in other blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
     /// Attributes; `None` if they could not be read.

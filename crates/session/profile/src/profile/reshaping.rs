@@ -1,4 +1,4 @@
-//! What became of the plan by which a process's launches are reshaped (`apex run --tuned`).
+//! Outcome of the plan by which a process's launches are reshaped (`apex run --tuned`).
 
 use apex_trace::layout::ReshapeState;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub struct Reshaping {
     pub refused: u64,
 }
 
-/// What became of a plan.
+/// Outcome of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

@@ -16,7 +16,7 @@ pub fn height(top: &Top) -> usize {
     top.session().map_or(0, |session| if session.history.has_graph() { rows(session).len() } else { 0 })
 }
 
-/// What a graph is of.
+/// Quantity of a graph.
 type Quantity = fn(&Sample) -> Option<f64>;
 
 /// Graphs by name; that of the busy share where it is known.

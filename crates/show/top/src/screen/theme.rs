@@ -16,7 +16,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What matters less.
+    /// Text that matters less.
     pub fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
@@ -40,7 +40,7 @@ impl Theme {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// How a bar shows an account: a character, and its colour.
+    /// Look of an account in a bar: a character, and its colour.
     pub fn account(self, account: Account) -> (char, Style) {
         let (plain, color) = match account {
             Account::Kernels => ('█', Color::Green),

@@ -148,7 +148,7 @@ pub fn busy_units(summary: &Summary) -> Option<String> {
     Some(format!("Units of the GPU, with all processes on it: {}.", parts.join(", ")))
 }
 
-/// What GPM and the counters of the links say.
+/// Readings of GPM and of the links' counters.
 fn of_counters(readings: &Readings) -> String {
     let shares = [
         ("SMs busy", Quantity::SmUtilization),

@@ -30,12 +30,12 @@ pub struct Style {
     pub color: bool,
 }
 
-/// What a piece of text is, for the terminal.
+/// Kind of a piece of text, for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     /// Headings.
     Bold,
-    /// What matters less.
+    /// Text that matters less.
     Dim,
     /// Worth a look.
     Warning,
@@ -58,7 +58,7 @@ impl Style {
     }
 }
 
-/// How a column stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.

@@ -12,7 +12,7 @@ pub fn is_minor(finding: &Finding) -> bool {
     finding.saving.of_job.is_some_and(|share| share.value < MINOR)
 }
 
-/// What is saved of `of_what` (`each step`, `the job`).
+/// Saving of `of_what` (`each step`, `the job`).
 pub fn saving(saving: &Saving, of_what: &str) -> String {
     match (&saving.of_job, &saving.time_ns) {
         // Capped: the time that it could save is the time that others save already.

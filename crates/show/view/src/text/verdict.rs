@@ -16,7 +16,7 @@ use apex_profile::units;
 
 /// A GPU that is idle for less is busy.
 const IDLE: f64 = 0.25;
-/// What takes less is not worth a word.
+/// Least share that is worth a word.
 pub const LEAST: f64 = 0.02;
 /// A kernel with less of the counted work is no verdict on a program.
 const COUNTED: f64 = 0.03;
@@ -27,7 +27,7 @@ const ALL: f64 = 0.9;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
 
-/// What a verdict is about.
+/// Subject of a verdict.
 #[derive(Clone, Debug)]
 pub struct Part<'a> {
     /// The part of the run.
@@ -44,7 +44,7 @@ pub struct Part<'a> {
     pub is_without_steps: bool,
     /// The kernels that alone are meant; `None` for all of them.
     pub kernels: Option<Chosen<'a>>,
-    /// What the machine did meanwhile; `None` where that is not known.
+    /// State of the machine meanwhile; `None` where that is not known.
     pub machine: Option<&'a Summary>,
 }
 
@@ -71,7 +71,7 @@ pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
     [Some(sentence(part, advice)), units_of(part), lasted, remedy].into_iter().flatten().collect()
 }
 
-/// How busy the units of a busy device were.
+/// Use of the units of a busy device.
 fn units_of(part: &Part<'_>) -> Option<String> {
     let is_shown = !part.job.on_cpu_device() && part.kernels.is_none() && keeps_busy(part.job);
     machine::busy_units(part.machine.filter(|_| is_shown)?)
@@ -230,7 +230,7 @@ pub fn launches(profile: &Profile) -> String {
     format!("{least}{}", units::counted(profile.totals.kernels_run(), "launch", "launches"))
 }
 
-/// What the time went into.
+/// Says what the time went into.
 fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     let accounts = part.job.accounts();
     let (span, of_what) = (accounts.span_ns.max(1.0), &part.name);
@@ -432,7 +432,7 @@ fn what_copies(job: &Profile) -> &'static str {
     }
 }
 
-/// What the host does meanwhile.
+/// Says what the host does meanwhile.
 fn while_in(cause: IdleCause) -> &'static str {
     match cause {
         IdleCause::Launching => "while the host is in launch calls",
@@ -446,7 +446,7 @@ fn while_in(cause: IdleCause) -> &'static str {
     }
 }
 
-/// How long a step takes, or the whole.
+/// Duration of a step, or of the whole.
 fn lasted(part: &Part<'_>) -> Option<String> {
     let accounts = part.job.accounts();
     // If nothing was timed, the kernels' time is unknown and left out.
@@ -490,7 +490,7 @@ fn worth(advice: &Advice) -> Option<&Finding> {
     })
 }
 
-/// What to change, and what that saves.
+/// Names the change, and what it saves.
 fn remedy(part: &Part<'_>, finding: &Finding) -> String {
     let change = &finding.remedy;
     let Some(saving) = finding.saving.time_ns else { return format!("→ {change}.") };
