@@ -40,7 +40,8 @@ RECORDED_SECONDS, BARE_SECONDS, PATIENCE = 6, 3, 75
 SECONDS_EACH, SECONDS_BEFORE = 24, 45
 PACKAGES = {"jax": "import jax; jax.devices()", "cupy": "import cupy, cupyx.scipy.sparse; cupy.zeros(1)"}
 TORCH = "import torch; torch.zeros(1, device='cuda')"
-MORE = {"polite_letters": "import transformers", "sepsis_alarms": "import torchmetrics", "bird_calls": "import torchaudio"}
+MORE = {"polite_letters": "import transformers", "sepsis_alarms": "import torchmetrics", "bird_calls": "import torchaudio",
+        "citing_papers": "import torch_geometric"}
 
 
 def programs():
@@ -117,7 +118,7 @@ class Runner:
     def hardware(self):
         query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         self.results["hardware"] = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
-        packages = ["torch", "torchaudio", "torchmetrics", "transformers", "triton", "jax", "cupy-cuda13x"]
+        packages = ["torch", "torchaudio", "torchmetrics", "torch_geometric", "transformers", "triton", "jax", "cupy-cuda13x"]
         line = f"from importlib.metadata import version as v; print({{p: v(p) for p in {packages}}})"
         found = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
         self.results["versions"] = found.stdout.strip() or found.stderr[-300:]
@@ -220,7 +221,9 @@ def print_table(file):
     print("| --- | --- | --- | --- | --- |")
     for program in programs():
         name = f"{program['kind']}-{program['name']}"
-        entry = results.get(name, [])
+        if name not in results:
+            continue
+        entry = results[name]
         rule, title, text = first_finding(entry["advice"] if isinstance(entry, dict) else entry)
         right = "" if program["remedy"] == "none" else "yes" if names_the_cause(program, rule, text) else "**no**"
         remedied = times.get(name, {}).get("remedied_steps_per_s")

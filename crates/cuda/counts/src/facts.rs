@@ -73,6 +73,13 @@ pub enum FactKind {
     /// matrix product by hand. Share of all instructions; cost: products in a round of the loop;
     /// least: numbers that are their factors.
     ProductAcrossThreads,
+    /// `powf`: a logarithm and an exponential in FP32 with extended precision. Share of all
+    /// instructions, about.
+    Powers,
+    /// Products on tensor cores in a loop that also loads from global memory into registers, in a
+    /// kernel without asynchronous copies: each round waits for its loads. Share of the loop's
+    /// instructions among all.
+    UnstagedProduct,
     /// Accesses to global memory of one byte for each thread, side by side. Share of all such
     /// accesses; cost: sectors of a request, of which a warp could have 16.
     NarrowAccesses,

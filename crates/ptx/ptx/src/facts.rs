@@ -85,6 +85,8 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
     listing.sums(&mut found);
     listing.products(&mut found);
     listing.products_across_threads(&mut found);
+    listing.powers(&mut found);
+    listing.unstaged(&mut found);
     listing.untiled(&mut found);
     listing.reductions(&mut found);
     listing.rows(&mut found);

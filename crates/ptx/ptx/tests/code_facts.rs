@@ -353,3 +353,30 @@ fn products_that_shuffles_add_up_are_told() {
     assert!(!has(&pairs(&[3, 4, 5, 6]), &shuffled(4)));
     assert!(!has(&pairs(&[3]), &shuffled(16)));
 }
+
+#[test]
+fn powers_are_known_by_their_polynomial() {
+    let power = |coefficient: &str| {
+        format!(
+            "$L1:\nmov.b32 %r3, {coefficient};\nfma.rn.f32 %r4, %r3, %r2, 0f3AAF85ED;\nadd.f32 %r2, %r4, %r4;\n\
+             setp.gt.s32 %p2, %r2, 7;\n@%p2 bra $L1;"
+        )
+    };
+    assert!(with_loop(&power("0f391FCB8E")).contains(&FactKind::Powers));
+    assert!(!with_loop(&power("0f391FCB8F")).contains(&FactKind::Powers));
+}
+
+#[test]
+fn a_product_waits_for_tiles_that_its_own_round_loads() {
+    let round = |load: &str| {
+        format!(
+            "$L1:\n{load}\nmma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{%r2, %r5, %r6, %r7}}, {{%r3, %r3, %r3, %r3}}, \
+             {{%r3, %r3}}, {{%r2, %r5, %r6, %r7}};\nsetp.gt.s32 %p2, %r2, 7;\n@%p2 bra $L1;"
+        )
+    };
+    let has = |load: &str| with_loop(&round(load)).contains(&FactKind::UnstagedProduct);
+    assert!(has("ld.global.b32 %r3, [%rd1];"));
+    // Out of shared memory, and with copies ahead.
+    assert!(!has("ld.shared.b32 %r3, [0];"));
+    assert!(!has("ld.global.b32 %r3, [%rd1];\ncp.async.ca.shared.global [0], [%rd1], 16;"));
+}

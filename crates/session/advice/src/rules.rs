@@ -339,6 +339,8 @@ pub static RULES: &[Rule] = &[
     plane_copies::RULE,
     by_code::summed_products::RULE,
     growing_passes::RULE,
+    by_code::powers::RULE,
+    by_code::unstaged::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

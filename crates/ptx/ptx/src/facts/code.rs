@@ -11,6 +11,12 @@ use crate::syntax::{Constant, ScalarType, StateSpace};
 
 /// Tables by which generators of cuRAND skip ahead to their sequence.
 const SKIP_AHEAD: [&str; 2] = ["precalc_xorwow", "mrg32k3aM"];
+/// The first coefficient of the polynomial by which `powf` computes its exponential, in the headers
+/// of CUDA 12; `expf` and `exp2f` have an instruction for it.
+const POWER: u32 = 0x391f_cb8e;
+/// Instructions of `powf` for each such polynomial, about: without the logarithm, which does not
+/// depend on the exponent and may stand before a loop.
+const OF_A_POWER: f64 = 45.0;
 /// Least products of a round for a matrix product.
 const PRODUCTS: usize = 16;
 
@@ -244,6 +250,50 @@ impl Listing<'_, '_> {
             }
         }
         found.keep_largest(FactKind::ProductAcrossThreads);
+    }
+
+    /// Calls of `powf`, which compilers write out.
+    pub(super) fn powers(&self, found: &mut Found<'_>) {
+        let is_first = |operand: &Operand<'_>| matches!(operand, Operand::Constant(Constant::Single(POWER)));
+        let mut parts = Parts::default();
+        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+            let (_, sources) = operation.split(&line.operands);
+            let is_moved = |source: &Operand<'_>| {
+                let maker = self.maker(InstructionId(at as u32), source);
+                maker.is_some_and(|maker| self.body.lines[maker.index()].operands.iter().any(is_first))
+            };
+            let begins = operation.opcode == Some(Opcode::Fma)
+                && sources.iter().any(|source| is_first(source) || is_moved(source));
+            if begins {
+                parts.add(self.weights[at] * OF_A_POWER, (0.0, 0.0), Place::of(line));
+            }
+        }
+        found.tell(FactKind::Powers, parts, self.all());
+    }
+
+    /// Products on tensor cores whose operands are loaded in the same round of their loop.
+    pub(super) fn unstaged(&self, found: &mut Found<'_>) {
+        if self.operations.iter().any(|operation| operation.class() == Class::AsyncCopy) {
+            return;
+        }
+        for index in 0..self.loops.len() {
+            let (mut parts, mut loads, mut products) = (Parts::default(), 0, 0);
+            for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+                if self.innermost[at] != Some(index) {
+                    continue;
+                }
+                match operation.class() {
+                    Class::GlobalLoad => loads += 1,
+                    Class::Tensor => products += 1,
+                    _ => {}
+                }
+                parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
+            }
+            if loads > 0 && products > 0 {
+                found.tell(FactKind::UnstagedProduct, parts, self.all());
+            }
+        }
+        found.keep_largest(FactKind::UnstagedProduct);
     }
 
     /// Registers that hold nothing but what was loaded from global or shared memory; `converted`:

@@ -16,7 +16,7 @@ use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::host_function::of_what;
 use crate::rules::known::{cause_of_statement, fits_operations};
 use apex_knowledge::{Cause, Claims, Knowledge, Saves};
-use apex_profile::names::{Operation, OwnerKind};
+use apex_profile::names::{Operation, Owner, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile, Site, SiteShare, total};
 
 /// Minimum share of the time for a place to be a finding.
@@ -134,6 +134,13 @@ impl<'p> Work<'p> {
         begins.max_by_key(|quote| quote.contains("retain_graph")).map(String::as_str)
     }
 
+    /// Whether XLA made most of its kernels: the line calls a compiled function, whose statements
+    /// are not known.
+    fn is_compiled_by_xla(&self, profile: &Profile) -> bool {
+        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
+        largest.is_some_and(|kernel| kernel.traits.owner == Owner::Xla)
+    }
+
     /// The place, with the statement that stands there.
     fn place(&self, profile: &'p Profile) -> String {
         match self.quote(profile) {
@@ -170,20 +177,29 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let works = work_by_place(profile);
     let is_known = |work: &&Work<'_>| !matches!(work.site, Site::Thread(_)) && !work.kernels.is_empty();
-    let Some(work) = works.iter().filter(is_known).find(|work| work.time_ns >= LEAST * span) else {
+    let large = || works.iter().filter(is_known).take_while(|work| work.time_ns >= LEAST * span);
+    let knowledge = Knowledge::current();
+    let cause_of = |work: &Work<'_>| {
+        let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
+        let about =
+            |quote: &str| cause_of_statement(profile, &knowledge, |of| of.names_line(quote) && fits(of));
+        work.quote(profile).and_then(about)
+    };
+    // A place whose statement is known goes before a larger one of which nothing is.
+    let known = large().find_map(|work| Some((work, Some(cause_of(work)?))));
+    let Some((work, cause)) = known.or_else(|| large().next().map(|work| (work, None))) else {
         return Outcome::Clear;
     };
-    let knowledge = Knowledge::current();
-    let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
-    let about = |quote: &str| cause_of_statement(profile, &knowledge, |of| of.names_line(quote) && fits(of));
-    let cause = work.quote(profile).and_then(about);
     match cause {
         Some((cause, remedy)) => {
             let draft = draft(profile, work, span, Some(cause), remedy.to_owned());
             Outcome::Known(Box::new(draft), Box::new(cause.clone()))
         }
         None => {
-            let asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
+            let mut asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
+            if work.is_compiled_by_xla(profile) {
+                asked.insert(0, OF_XLA);
+            }
             let change = format!("See whether {} can do less. {}", work.site, asked.join(" "));
             Outcome::found(draft(profile, work, span, None, change))
         }
@@ -239,6 +255,11 @@ struct Family {
     name: &'static str,
     questions: &'static str,
 }
+
+/// What to ask about a function that XLA compiled.
+const OF_XLA: &str = "Does the compiled function hold jax.lax.cond or switch under jax.vmap? Then it computes both branches \
+    for all elements: keep what decides out of the batch (in_axes=None), or put the condition around vmap. Does it compute \
+    in each call what only some calls need, or what does not change?";
 
 const OTHER: Family = Family {
     name: "kernels of its own",

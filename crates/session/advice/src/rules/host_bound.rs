@@ -1,6 +1,6 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
-use apex_trace::layout::CallClass;
+use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::{
     Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compilation_cache, confidence, counted,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{
-    Activity, CopyDirection, Figure, IdleCause, PhaseCall, Profile, SaturatingSum as _, total,
+    Activity, CopyDirection, Figure, IdleCause, Kernel, PhaseCall, Profile, SaturatingSum as _, total,
 };
 
 /// Idle for at least this share of the time in the program's own code …
@@ -34,6 +34,13 @@ const DISPATCHED: f64 = 20.0;
 /// number in each iteration, that keeps it from preparing the next one.
 const FEW: f64 = 4.0;
 
+/// Minimum share of the GPU time of kernels that are given managed memory, for its pages to be what
+/// the host waits for.
+const MANAGED: f64 = 0.5;
+/// Maximum share of these kernels' time that passes in page faults. In
+/// testing/corpus/users/heliostat_field.cu a step without them took a fifth of one with them.
+const FAULTS: f64 = 0.9;
+
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T41",
     slug: "host-bound",
@@ -46,7 +53,8 @@ pub(super) const RULE: Rule = Rule {
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
         is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
         on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause, or the way to the host and back if each copies as much to the host; \
-        if iterations load code, compilation is; if each iteration launches at most 4 times and reads a number, reading is.",
+        if iterations load code, compilation is; if each iteration launches at most 4 times and reads a number, reading is; \
+        if kernels with half of the GPU time are given managed memory, its migration is.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
     change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
@@ -109,7 +117,7 @@ fn judge(profile: &Profile) -> Outcome {
             ))
         }),
         saving: Saving {
-            beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
+            beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile) + reason.of_kernels(profile)))),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
         },
         confidence: confidence(
@@ -137,6 +145,8 @@ enum Reason {
     Number,
     /// JAX dispatches operations one by one.
     Dispatch,
+    /// Kernels are given managed memory, which the host's accesses bring back page by page.
+    Migration,
     Unknown,
 }
 
@@ -153,10 +163,20 @@ impl Reason {
             Self::Number
         } else if is_dispatched_by_jax(profile, waiting) {
             Self::Dispatch
+        } else if managed_part(profile) >= MANAGED {
+            Self::Migration
         } else {
             Self::Unknown
         };
         (reason, loads, inputs)
+    }
+
+    /// The most that it costs in kernels, nanoseconds.
+    fn of_kernels(self, profile: &Profile) -> f64 {
+        match self {
+            Self::Migration => FAULTS * account(profile, |accounts| accounts.kernels).value,
+            _ => 0.0,
+        }
     }
 
     /// Returns the evidence for it, as the end of a sentence.
@@ -166,6 +186,10 @@ impl Reason {
             Self::Input => "; each iteration copies its input to the device",
             Self::RoundTrip => "; each iteration copies data to the host and back to the device",
             Self::Number => "; each iteration reads a number from the device",
+            Self::Migration => {
+                "; its kernels are given managed memory: pages that host and GPU use in turn migrate by page faults, \
+                 each way"
+            }
             Self::Dispatch | Self::Unknown => "",
         }
     }
@@ -178,10 +202,20 @@ impl Reason {
             Self::RoundTrip => "host-bound/round-trip",
             Self::Number => "host-bound/number",
             Self::Dispatch => "host-bound/dispatch",
+            Self::Migration => "host-bound/migration",
             Self::Unknown => return None,
         };
         known::remedy_of_case(profile, case)
     }
+}
+
+/// Share of the GPU time of the program's own kernels that are given managed memory. CUDA does not
+/// tell which of its pages migrate.
+fn managed_part(profile: &Profile) -> f64 {
+    let time = |kernel: &Kernel| kernel.gpu_total_ns().unwrap_or(0.0);
+    let is_managed = |kernel: &&Kernel| kernel.memory.iter().any(|memory| memory.kind == MemoryKind::Managed);
+    let all = total(profile.kernels.iter().map(time));
+    total(profile.kernels.iter().filter(is_managed).map(time)) / all.max(1.0)
 }
 
 /// Says how the idle time is distributed: over launches, or over pauses.

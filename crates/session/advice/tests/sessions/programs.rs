@@ -216,6 +216,8 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P126",
             "APEX-P132",
             "APEX-P134",
+            "APEX-P136",
+            "APEX-P137",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",

@@ -13,11 +13,13 @@ pub(super) mod calls;
 pub(super) mod chains;
 pub(super) mod doubles;
 pub(super) mod one_thread;
+pub(super) mod powers;
 pub(super) mod printing;
 pub(super) mod products;
 pub(super) mod reductions;
 pub(super) mod summed_products;
 pub(super) mod trigonometry;
+pub(super) mod unstaged;
 pub(super) mod work;
 
 use super::{
@@ -191,8 +193,8 @@ mod tests {
     };
     use super::super::{RULES, Rule};
     use super::{
-        Needs, accesses, arrays, atomics, calls, chains, doubles, one_thread, printing, products, reductions,
-        summed_products, trigonometry, work,
+        Needs, accesses, arrays, atomics, calls, chains, doubles, one_thread, powers, printing, products,
+        reductions, summed_products, trigonometry, unstaged, work,
     };
     use apex_counts::{Direction, FactKind, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode, MachineCode};
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 25] = [
+        let faults: [(&Rule, Kernel); 27] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -252,6 +254,8 @@ mod tests {
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
             (&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.8, 256.0, 36.0)),
             (&accesses::NARROW, with(FactKind::NarrowAccesses, 0.9, 1.0, 1.0)),
+            (&powers::RULE, with(FactKind::Powers, 0.6, 0.0, 0.0)),
+            (&unstaged::RULE, with(FactKind::UnstagedProduct, 0.9, 0.0, 0.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {
@@ -290,6 +294,8 @@ mod tests {
         assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
         assert_clear(&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.2, 256.0, 36.0));
         assert_clear(&products::RULE, with(FactKind::UntiledProduct, 0.1, 0.0, 0.0));
+        assert_clear(&powers::RULE, with(FactKind::Powers, 0.2, 0.0, 0.0));
+        assert_clear(&unstaged::RULE, with(FactKind::UnstagedProduct, 0.4, 0.0, 0.0));
         assert_clear(&doubles::RULE, with(FactKind::Doubles, 0.5, 0.05, 140.0));
     }
 
