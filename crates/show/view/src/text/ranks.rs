@@ -4,7 +4,7 @@ use crate::text::figures;
 use crate::text::verdict::capitalised;
 
 use apex_machine::{Quantity, Summary};
-use apex_profile::{ByRank, LateCause, LateRank, Matching, Profile, RankRow, units};
+use apex_profile::{ByRank, Guest, LateCause, LateRank, Link, Matching, Profile, RankRow, units};
 
 /// Minimum share by which a clock is lower than another one, to be named.
 const LOWER: f64 = 0.02;
@@ -13,6 +13,9 @@ const LOWER: f64 = 0.02;
 pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> String {
     let Matching { matched, launched, together, .. } = by_rank.matching;
     let Some(late) = &by_rank.late else {
+        if let Some(cause) = by_rank.links.iter().find_map(|link| link_as_cause(profile, by_rank, link)) {
+            return cause;
+        }
         let why = match (launched, matched) {
             (0, _) => "they launched no collectives of NCCL",
             (_, 0) => "no collective was matched",
@@ -29,6 +32,51 @@ pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> 
         units::count(late.of),
         figures::share(&late.share),
         cause(profile, by_rank, late, machine)
+    )
+}
+
+/// The first line where the ends of a link are what the ranks wait for.
+fn link_as_cause(profile: &Profile, by_rank: &ByRank, link: &Link) -> Option<String> {
+    let (other, share) = (link.other.filter(|_| link.is_cause)?, link.waiting_share?);
+    let [one, other] = [link.row, other].map(|row| who(profile, &by_rank.ranks[row]));
+    Some(format!(
+        "{} of all waiting is for {one} and {other}: the first one copies {} between their GPUs, beside the collectives.",
+        units::share(share),
+        volume(link)
+    ))
+}
+
+fn volume(link: &Link) -> String {
+    match link.bytes_per_step {
+        Some(bytes) => format!("{} in each step", units::bytes(bytes as u64)),
+        None => format!("{} in all", units::bytes(link.bytes)),
+    }
+}
+
+/// What ranks do on other ranks' GPUs, a sentence for each: copies, and contexts.
+pub fn on_other_gpus(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
+    let name = |row: usize| who(profile, &by_rank.ranks[row]);
+    let links = by_rank.links.iter().filter(|link| !link.is_cause).map(|link| {
+        let end = link.other.map_or("other GPUs".to_owned(), |other| format!("that of {}", name(other)));
+        format!(
+            "{} copies {} between its GPU and {end}, beside the collectives.",
+            capitalised(&name(link.row)),
+            volume(link)
+        )
+    });
+    let guests = by_rank.guests.iter().map(|guest| context_there(guest, &name));
+    links.chain(guests).collect()
+}
+
+fn context_there(guest: &Guest, name: &dyn Fn(usize) -> String) -> String {
+    format!(
+        "{} uses the GPU of {}, too ({}, {}): its context there takes some hundred megabytes of that GPU's memory. If this is \
+         not meant, select the rank's own GPU before the first CUDA call (torch.cuda.set_device), or show it no other one \
+         (CUDA_VISIBLE_DEVICES).",
+        capitalised(&name(guest.row)),
+        name(guest.of),
+        units::counted(guest.launches, "launch", "launches"),
+        units::counted(guest.transfers, "copy or set", "copies and sets"),
     )
 }
 
