@@ -156,7 +156,7 @@ def said_of(by_rank):
     said = {"matching": by_rank["matching"], "communicators": by_rank["communicators"]}
     if late := by_rank["late"]:
         said |= {"late": by_rank["ranks"][late["row"]]["rank"], "last": late["last"], "of": late["of"], "cause": late["cause"]}
-        said |= {"place": late["place"], "ratio": late["ratio"], "waited_ms": round(late["waited_ns"]["value"] / 1e6, 1)}
+        said |= {"also": late.get("also"), "place": late["place"], "ratio": late["ratio"], "waited_ms": round(late["waited_ns"]["value"] / 1e6, 1)}
     return said
 
 

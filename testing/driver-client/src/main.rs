@@ -42,6 +42,7 @@ fn main() {
         "graphs" => graphs::graphs(),
         "calls" => programs::every_class(),
         "copies" => programs::copies(),
+        "copies-between-devices" => programs::copies_between_devices(),
         "timed" => programs::timed(number(1)),
         "host-bound" => programs::host_bound(number(1)),
         "timed-in-turn" => programs::timed_in_turn(number(1) as u32, number(2) as u32),

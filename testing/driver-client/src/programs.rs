@@ -361,6 +361,30 @@ pub fn copies() {
     println!("{}", calls(index::cuPointerGetAttributes));
 }
 
+/// Copies between the memories of two devices, in both forms, and within each: without a context on
+/// the second device, with one, and captured.
+pub fn copies_between_devices() {
+    const ONE: [CUdeviceptr; 2] = [0x7000_0000_0000, 0x7000_0000_1000];
+    const OTHER: [CUdeviceptr; 2] = [0x7080_0000_0000, 0x7080_0000_1000];
+    let first = context();
+    let plain = |to, from, stream| check(cuda!(cuMemcpyDtoDAsync_v2(to, from, 8, stream)));
+    plain(OTHER[0], ONE[0], null_mut());
+    let asked = calls(index::cuPointerGetAttributes);
+    let mut second = null_mut();
+    check(cuda!(cuCtxCreate_v2(&mut second, 0, 1)));
+    check(cuda!(cuCtxSetCurrent(first)));
+    plain(OTHER[0], ONE[0], null_mut());
+    plain(ONE[1], ONE[0], null_mut());
+    plain(OTHER[1], OTHER[0], null_mut());
+    check(cuda!(cuMemcpyPeerAsync(ONE[0], first, OTHER[0], second, 8, null_mut())));
+    check(cuda!(cuMemcpyPeerAsync(ONE[0], first, ONE[1], first, 8, null_mut())));
+    let (mut graph, stream) = (null_mut(), stream(CU_STREAM_NON_BLOCKING));
+    check(cuda!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)));
+    plain(OTHER[0] + 64, ONE[0], stream);
+    check(cuda!(cuStreamEndCapture(stream, &mut graph)));
+    println!("{asked} {}", calls(index::cuPointerGetAttributes));
+}
+
 /// Launches kernels of known durations, now and then waiting for them.
 pub fn timed(launches: usize) {
     context();

@@ -147,6 +147,8 @@ implemented! {
     cuLaunchCooperativeKernel => work::launch_cooperative,
     cuLaunchGrid => work::launch_grid,
     cuMemcpyHtoDAsync_v2 => work::copy_to_device,
+    cuMemcpyDtoDAsync_v2 => work::copy_on_device,
+    cuMemcpyPeerAsync => work::copy_between_devices,
     cuMemcpyDtoH_v2 => work::copy_from_device,
     cuMemsetD32Async => work::set_32,
     cuEventCreate => work::create_event,

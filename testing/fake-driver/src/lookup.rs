@@ -144,7 +144,7 @@ pub unsafe extern "C" fn device_attribute(
 }
 
 /// Answers that registered memory and 0x1001 are pinned, that device addresses are the driver's
-/// own, and that everything else is unknown.
+/// own, from 0x7080_0000_0000 on of device 1, and that everything else is unknown.
 pub unsafe extern "C" fn pointer_attributes(
     count: u32,
     attributes: *mut CUpointer_attribute,
@@ -161,8 +161,11 @@ pub unsafe extern "C" fn pointer_attributes(
     for at in 0..count as usize {
         // SAFETY: the caller keeps to the driver's contract.
         unsafe {
-            let is_kind = *attributes.add(at) == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-            *(*values.add(at)).cast::<u32>() = if is_kind { kind } else { 0 };
+            *(*values.add(at)).cast::<u32>() = match *attributes.add(at) {
+                CU_POINTER_ATTRIBUTE_MEMORY_TYPE => kind,
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => (pointer >= 0x7080_0000_0000).into(),
+                _ => 0,
+            };
         }
     }
     CUDA_SUCCESS

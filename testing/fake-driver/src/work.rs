@@ -288,6 +288,28 @@ pub unsafe extern "C" fn copy_to_device(
     CUDA_SUCCESS
 }
 
+pub unsafe extern "C" fn copy_on_device(
+    _: CUdeviceptr,
+    _: CUdeviceptr,
+    _: usize,
+    stream: CUstream,
+) -> CUresult {
+    capture(stream, NodeKind::Copy);
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn copy_between_devices(
+    _: CUdeviceptr,
+    _: CUcontext,
+    _: CUdeviceptr,
+    _: CUcontext,
+    _: usize,
+    stream: CUstream,
+) -> CUresult {
+    capture(stream, NodeKind::Copy);
+    CUDA_SUCCESS
+}
+
 pub unsafe extern "C" fn copy_from_device(_: *mut c_void, _: CUdeviceptr, _: usize) -> CUresult {
     CUDA_SUCCESS
 }

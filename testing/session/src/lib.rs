@@ -102,11 +102,16 @@ impl Recording {
 
     /// A configuration of a function.
     pub fn config(&mut self, function: u32, blocks: u32, threads: u32) -> u32 {
+        self.config_in(function, blocks, threads, 1)
+    }
+
+    /// A configuration of a function in another context than the first.
+    pub fn config_in(&mut self, function: u32, blocks: u32, threads: u32, context: u32) -> u32 {
         self.configs += 1;
         self.define(Definition::Config(Config {
             id: self.configs,
             function,
-            context: 1,
+            context,
             launch: LaunchConfig::new(blocks, threads),
             ..Config::default()
         }));
@@ -214,6 +219,14 @@ impl Recording {
             cpu_ns,
             Call { head, stream: LEGACY, memory, source_memory, bytes, ..Call::default() },
         );
+    }
+
+    /// An asynchronous copy between the memories of two devices.
+    pub fn copy_between_devices(&mut self, stream: u32, bytes: u64, cpu_ns: u64) {
+        let head = RecordHead { flags: flags::ASYNC | flags::PEER, ..RecordHead::default() };
+        let memory = MemoryKind::Device as u8;
+        let call = Call { head, stream, memory, source_memory: memory, bytes, ..Call::default() };
+        self.call("cuMemcpyPeerAsync", CallClass::Copy, cpu_ns, call);
     }
 
     /// The process exits.

@@ -5,7 +5,7 @@ use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use crate::units;
 use apex_profile::{Account, ByRank, IdleCause, LaunchedRank, Profile, RankRow};
 use apex_view::Shown;
-use apex_view::text::ranks::{first, matching};
+use apex_view::text::ranks::{first, matching, on_other_gpus};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -37,13 +37,14 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     }
     // Without collectives, the first line says so.
     let matching = (by_rank.matching.launched > 0).then(|| matching(&by_rank));
-    for note in notes(profile, &by_rank).into_iter().chain(matching) {
+    let others = on_other_gpus(profile, &by_rank);
+    for note in notes(profile, &by_rank).into_iter().chain(others).chain(matching) {
         for line in wrap(&note, width.min(PARAGRAPH), "  ") {
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
         }
     }
     writeln!(out)?;
-    let title = units::counted(by_rank.ranks.len() as u64, "rank", "ranks");
+    let title = units::counted(by_rank.processes() as u64, "rank", "ranks");
     table_with_legend(out, &title, &table(profile, &by_rank), LEGEND, style, width)
 }
 

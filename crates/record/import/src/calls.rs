@@ -96,7 +96,8 @@ pub fn ends_of_copy(name: &str) -> (MemoryKind, MemoryKind) {
     let (from, to) =
         ends.map_or((MemoryKind::Unknown, MemoryKind::Unknown), |(from, to)| (memory(from), memory(to)));
     let of_letter = |letter: Option<char>| match letter {
-        Some('D') => MemoryKind::Device,
+        // `PtoP`: from peer to peer.
+        Some('D' | 'P') => MemoryKind::Device,
         Some('A') => MemoryKind::Array,
         _ => MemoryKind::Unknown,
     };
@@ -105,6 +106,11 @@ pub fn ends_of_copy(name: &str) -> (MemoryKind, MemoryKind) {
     let (first, last) = (letters.next(), letters.next_back());
     let known = |kind, letter| if kind == MemoryKind::Unknown { of_letter(letter) } else { kind };
     (known(from, first), known(to, last))
+}
+
+/// Whether a name such as `Memcpy PtoP (Device -> Device)` is that of a copy between two devices.
+pub fn is_between_devices(name: &str) -> bool {
+    name.split_whitespace().nth(1) == Some("PtoP")
 }
 
 #[cfg(test)]
@@ -141,11 +147,14 @@ mod tests {
             ("Memcpy HtoD (Pageable -> Device)", (Pageable, Device)),
             ("Memcpy DtoH (Device -> Pinned)", (Device, Pinned)),
             ("Memcpy DtoD (Device -> Device)", (Device, Device)),
+            ("Memcpy PtoP (Device -> Device)", (Device, Device)),
+            ("Memcpy PtoP", (Device, Device)),
             ("Memcpy HtoD", (Unknown, Device)),
             ("", (Unknown, Unknown)),
             ("Memcpy (", (Unknown, Unknown)),
         ] {
             assert_eq!(ends_of_copy(name), expected, "{name}");
+            assert_eq!(is_between_devices(name), name.contains("PtoP"), "{name}");
         }
     }
 }

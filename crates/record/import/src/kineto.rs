@@ -6,7 +6,7 @@
 //! of the host and work of the device have the same correlation. An event that makes no sense is
 //! counted and left out; a file that ends early (the writer crashed) keeps the events before.
 
-use crate::calls::{ends_of_copy, memory};
+use crate::calls::{ends_of_copy, is_between_devices, memory};
 use crate::decimal::scaled;
 use crate::error::Error;
 use crate::json::{Cursor, Damage, Splitter, Stop, whole};
@@ -628,13 +628,15 @@ impl Boundary for str {
 
 fn copy(event: &Event<'_>) -> Transfer {
     let (from, to) = ends_of_copy(&event.name);
-    Transfer { bytes: event.args.bytes, from: from as u8, to: to as u8 }
+    let is_peer = is_between_devices(&event.name);
+    Transfer { bytes: event.args.bytes, from: from as u8, to: to as u8, is_peer }
 }
 
 fn set(event: &Event<'_>) -> Transfer {
     let inner = event.name.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
     let kind = inner.map(|(inner, _)| inner).or(event.args.memory_kind.as_deref());
-    Transfer { bytes: event.args.bytes, from: 0, to: memory(kind.unwrap_or("Device")) as u8 }
+    let to = memory(kind.unwrap_or("Device")) as u8;
+    Transfer { bytes: event.args.bytes, to, ..Transfer::default() }
 }
 
 /// A device, and its ordinal.

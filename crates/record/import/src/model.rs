@@ -226,6 +226,8 @@ pub struct Transfer {
     pub from: u8,
     /// The same of the destination, or of what is set.
     pub to: u8,
+    /// Whether these are the memories of two devices.
+    pub is_peer: bool,
 }
 
 /// A piece of a device's work.

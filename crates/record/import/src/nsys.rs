@@ -25,6 +25,8 @@ const MOST_PROCESSES: usize = 4096;
 const MOST_NUMBERS: usize = 1 << 20;
 /// The part of a `globalTid` that is the thread.
 const THREAD_BITS: u64 = (1 << 24) - 1;
+/// The `copyKind` of a copy between two devices, CUPTI's `CUPTI_ACTIVITY_MEMCPY_KIND_PTOP`.
+const PEER_TO_PEER: i64 = 10;
 /// NVTX: push and pop, start and end, a mark.
 const PUSH_POP: i64 = 59;
 
@@ -358,7 +360,7 @@ impl<'d> Reader<'d> {
         let kinds = self.memory_kinds()?;
         let kind =
             |raw: Option<i64>| raw.and_then(|raw| kinds.get(&raw)).copied().unwrap_or(MemoryKind::Unknown);
-        const COPY: [&str; 10] = [
+        const COPY: [&str; 11] = [
             "start",
             "end",
             "globalPid",
@@ -369,12 +371,14 @@ impl<'d> Reader<'d> {
             "bytes",
             "srcKind",
             "dstKind",
+            "copyKind",
         ];
         self.rows("CUPTI_ACTIVITY_KIND_MEMCPY", &COPY, |reader, row| {
             let transfer = Transfer {
                 bytes: row.unsigned(7).unwrap_or(0),
                 from: kind(row.number(8)) as u8,
                 to: kind(row.number(9)) as u8,
+                is_peer: row.number(10) == Some(PEER_TO_PEER),
             };
             reader.transfer(row, Kind::Copy(transfer));
         })?;
@@ -390,8 +394,8 @@ impl<'d> Reader<'d> {
             "memKind",
         ];
         self.rows("CUPTI_ACTIVITY_KIND_MEMSET", &SET, |reader, row| {
-            let transfer =
-                Transfer { bytes: row.unsigned(7).unwrap_or(0), from: 0, to: kind(row.number(8)) as u8 };
+            let (bytes, to) = (row.unsigned(7).unwrap_or(0), kind(row.number(8)) as u8);
+            let transfer = Transfer { bytes, to, ..Transfer::default() };
             reader.transfer(row, Kind::Set(transfer));
         })
     }

@@ -456,7 +456,8 @@ impl Writer<'_> {
         });
         let waited = self.process.waits.get(&call.correlation).map_or(0, |&stream| self.stream(stream));
         let (transfer, stream) = transfer.unwrap_or((Transfer::default(), waited));
-        let of = if is_asynchronous(name) { flags::ASYNC } else { 0 };
+        let asynchronous = if is_asynchronous(name) { flags::ASYNC } else { 0 };
+        let of = asynchronous | if transfer.is_peer { flags::PEER } else { 0 };
         let record = layout::Call {
             head: self.head::<layout::Call>(of, call),
             api,

@@ -194,20 +194,24 @@ fn is_call(name: &str) -> bool {
 
 fn copy(of: &Event<'_>) -> Transfer {
     let mut letters = of.name.trim_start_matches("Memcpy").chars();
-    let of_letter =
-        |letter: Option<char>| if letter == Some('D') { MemoryKind::Device } else { MemoryKind::Unknown };
+    let of_letter = |letter: Option<char>| match letter {
+        // `P2P`: from peer to peer.
+        Some('D' | 'P') => MemoryKind::Device,
+        _ => MemoryKind::Unknown,
+    };
     let (first, last) = (of_letter(letters.next()), of_letter(letters.next_back()));
     let kind = |key, known| of.detail(key).map_or(known, memory_kind);
     Transfer {
         bytes: of.number("size").unwrap_or(0),
         from: kind("kind_src", first) as u8,
         to: kind("kind_dst", last) as u8,
+        is_peer: of.name == "MemcpyP2P",
     }
 }
 
 fn set(of: &Event<'_>) -> Transfer {
     let to = of.detail("kind").map_or(MemoryKind::Device, memory_kind);
-    Transfer { bytes: of.number("num_bytes").unwrap_or(0), from: 0, to: to as u8 }
+    Transfer { bytes: of.number("num_bytes").unwrap_or(0), to: to as u8, ..Transfer::default() }
 }
 
 /// The kind of memory that XLA names so: as CUPTI does, in small letters.
@@ -291,10 +295,13 @@ mod tests {
             details: " kind_src:pageable kind_dst:device_static size:64 grid:2,3,4 regs:x",
             ..Event::default()
         };
-        let Transfer { bytes, from, to } = copy(&of);
+        let Transfer { bytes, from, to, .. } = copy(&of);
         assert_eq!((bytes, from, to), (64, MemoryKind::Pageable as u8, MemoryKind::Device as u8));
         assert_eq!(of.dimensions("grid"), Some(Dim3::new(2, 3, 4)));
         assert_eq!(of.number::<u32>("regs"), None);
+        let peer = copy(&Event { name: "MemcpyP2P", ..Event::default() });
+        let device = MemoryKind::Device as u8;
+        assert_eq!((peer.from, peer.to, peer.is_peer), (device, device, true));
         let short = Event { name: "MemcpyD2H", details: "grid:1,2", ..Event::default() };
         assert_eq!((copy(&short).from, short.dimensions("grid")), (MemoryKind::Device as u8, None));
     }

@@ -417,17 +417,39 @@ pub fn required_cluster(function: CUfunction) -> Dim3 {
     found.map(|size| size.unwrap_or(0) as u32).into()
 }
 
-/// Returns the driver's knowledge of an address: its memory type and whether it is managed; zeros
-/// for memory that it does not know.
-pub fn pointer_attributes(address: CUdeviceptr) -> (CUmemorytype, bool) {
-    let (mut kind, mut managed): (CUmemorytype, u32) = (0, 0);
-    let mut attributes = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED];
-    let mut values = [(&raw mut kind).cast::<c_void>(), (&raw mut managed).cast::<c_void>()];
-    // SAFETY: two attributes and two places of four bytes for their values; the address is only
+/// What the driver knows of an address.
+pub struct PointerAttributes {
+    /// The type of its memory; 0 if it is unknown.
+    pub kind: CUmemorytype,
+    /// Whether its memory is managed.
+    pub managed: bool,
+    /// The ordinal of the device on which it was allocated, or for which it was registered.
+    pub device: i32,
+}
+
+/// Asks what an address is.
+pub fn pointer_attributes(address: CUdeviceptr) -> PointerAttributes {
+    let (mut kind, mut managed, mut device): (CUmemorytype, u32, i32) = (0, 0, CU_DEVICE_INVALID);
+    let mut attributes = [
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    ];
+    let mut values = [
+        (&raw mut kind).cast::<c_void>(),
+        (&raw mut managed).cast::<c_void>(),
+        (&raw mut device).cast::<c_void>(),
+    ];
+    let count = attributes.len() as u32;
+    // SAFETY: three attributes and three places of four bytes for their values; the address is only
     // looked up.
-    let result =
-        unsafe { real!(cuPointerGetAttributes)(2, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
-    if succeeds(result) { (kind, managed != 0) } else { (0, false) }
+    let result = unsafe {
+        real!(cuPointerGetAttributes)(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address)
+    };
+    match succeeds(result) {
+        true => PointerAttributes { kind, managed: managed != 0, device },
+        false => PointerAttributes { kind: 0, managed: false, device: CU_DEVICE_INVALID },
+    }
 }
 
 /// A C string, cut to what is kept of names.

@@ -392,6 +392,18 @@ fn the_driver_is_asked_once_about_memory_until_it_changes() {
 }
 
 #[test]
+fn copies_between_devices_are_told_from_those_within_one() {
+    let recording = Recording::untimed();
+    // One device: nothing is asked. Two: each address once, and none during a capture.
+    assert_eq!(recording.run("copies-between-devices"), "0 4\n");
+    let copies = records(&recording.process(), |event| match event {
+        Event::Call(call) if call.class() == Some(CallClass::Copy) => Some(call.is_peer()),
+        _ => None,
+    });
+    assert_eq!(copies, [false, true, false, false, true, false, false]);
+}
+
+#[test]
 fn recording_can_be_switched_off_and_on_while_the_program_runs() {
     let recording = Recording::untimed();
     let mut child = recording

@@ -62,7 +62,7 @@ use crate::figure::Figure;
 use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
-pub use by_rank::{ByRank, Communicator, LateCause, LateRank, Matching, RankRow};
+pub use by_rank::{ByRank, Communicator, Guest, LateCause, LateRank, Link, Matching, RankRow};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
     ArgumentMemory, CodeFact, Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter,

@@ -3,7 +3,7 @@
 
 use apex_host_stacks::{Doing, FrameKind, WaitsFor};
 use apex_profile::{ByRank, LateCause, Matching, PhaseKind, Profile, Ranks};
-use apex_trace::definition::{Definition, Range, Variable};
+use apex_trace::definition::{Context, Definition, Device, Range, Stream, StreamKind, Variable};
 use apex_trace::layout::{ClockAnchor, FileHeader, RangeChange, Slots, flags};
 use apex_trace::{JOINED_FILE, Session, member_dir};
 use proptest::prelude::*;
@@ -121,6 +121,134 @@ fn the_rank_with_the_shortest_times_is_late_and_its_cause_follows_from_its_accou
     assert_eq!((by_rank.world_size, by_rank.ranks.len()), (Some(2), 2));
     let rows: Vec<_> = by_rank.ranks.iter().map(|row| (row.rank, row.late, row.waited_ns > 0.0)).collect();
     assert_eq!(rows, [(Some(0), 0, true), (Some(1), found.last, false)]);
+}
+
+#[test]
+fn more_work_is_the_cause_even_if_what_feeds_it_takes_longer_still() {
+    // 2 ms more of kernels, and 4 ms more of the host's code.
+    let late = Step { host_ns: 5 * MS, kernel: (4 * MS, 4 * 132), collective_ns: MS };
+    let found = with_late(late).by_rank().late.expect("a late rank");
+    assert_eq!((found.cause, found.also), (LateCause::MoreWork, Some(LateCause::HostCode)));
+    let said = found.to_string();
+    assert!(
+        said.starts_with(
+            "its kernels have more work (4.00 times as many threads as on the others), and its GPU spends 2"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("ms more than the others' idle while its host runs code of its own"), "{said}");
+    // Little more work, or kernels that take no longer for it, are not.
+    for kernel in [(4 * MS, 140), (2 * MS, 4 * 132)] {
+        let found = with_late(Step { kernel, ..late }).by_rank().late.expect("a late rank");
+        assert_eq!((found.cause, found.also), (LateCause::HostCode, None), "{kernel:?}");
+    }
+}
+
+/// Four ranks, of which the last comes last to 11 of 20 collectives and the one before to 9; the last
+/// one's kernels have this time and these blocks.
+fn two_of_four(kernel: (u64, u32)) -> ByRank {
+    let mut job = Job::new();
+    for rank in 0..4_u64 {
+        job.record(4, |program| {
+            let [train, reduce] = ["train", REDUCE].map(|name| program.function(name));
+            let (ns, blocks) = if rank == 3 { kernel } else { USUAL.kernel };
+            let train = program.config(train, blocks, 256);
+            let reduce = program.config(reduce, 24, 544);
+            for step in 0..STEPS {
+                let last = if step % 20 < 11 { 3 } else { 2 };
+                program.timed(train, NON_BLOCKING, ns);
+                program.timed(reduce, NON_BLOCKING, if rank == last { MS } else { 3 * MS });
+                program.synchronise(NON_BLOCKING, ns + 3 * MS);
+            }
+        });
+    }
+    Profile::from_session(&job.session()).by_rank().expect("there are ranks")
+}
+
+#[test]
+fn a_rank_with_half_of_the_waiting_is_named_if_its_work_explains_that() {
+    let found = two_of_four((4 * MS, 264));
+    let late = found.late.as_ref().expect("a late rank");
+    assert_eq!((found.ranks[late.row].rank, late.cause), (Some(3), LateCause::MoreWork));
+    assert_eq!((late.last, late.of), (33, 60));
+    // As many threads, or kernels that take hardly longer: they are late in turn.
+    for kernel in [USUAL.kernel, (4 * MS, 132), (2 * MS + MS / 2, 264)] {
+        assert_eq!(two_of_four(kernel).late, None, "{kernel:?}");
+    }
+}
+
+/// The GPU of a rank in place of the one that all recordings share; a second one, with a stream, if
+/// the rank uses that of another rank, too. Returns the stream.
+fn own_gpu(program: &Recording, rank: u8, guest_of: Option<u8>) -> u32 {
+    let device = |id, of: u8| {
+        let (name, uuid) = ("NVIDIA H100".to_owned(), [of + 1; 16]);
+        Definition::Device(Device { id, ordinal: of.into(), name, uuid, ..Device::default() })
+    };
+    program.define(device(1, rank));
+    let (id, stream) = (2, 9);
+    if let Some(of) = guest_of {
+        program.define(device(id, of));
+        program.define(Definition::Context(Context { id, handle: 0xd0, device: id, ..Context::default() }));
+        let kind = StreamKind::NonBlocking;
+        program.define(Definition::Stream(Stream { id: stream, handle: 9, context: id, kind }));
+    }
+    stream
+}
+
+const COPIED: u64 = 1 << 30;
+
+/// Ranks whose last one copies to the GPU of the first in each step, if it does; the two are late in
+/// turn. The last one has launched one kernel on the first one's GPU.
+fn with_link(ranks: u8, copies: bool) -> ByRank {
+    let mut job = Job::new();
+    for rank in 0..ranks {
+        let is_last = rank == ranks - 1;
+        job.record(ranks.into(), |program| {
+            let there = own_gpu(program, rank, is_last.then_some(0));
+            let [fill, train, reduce] = ["fill", "train", REDUCE].map(|name| program.function(name));
+            let train = program.config(train, 132, 256);
+            let reduce = program.config(reduce, 24, 544);
+            if is_last {
+                let fill = program.config_in(fill, 1, 256, 2);
+                program.timed(fill, there, MS);
+            }
+            for step in 0..STEPS {
+                if is_last && copies {
+                    program.copy_between_devices(NON_BLOCKING, COPIED, 3_000);
+                }
+                let late = if step % 2 == 0 { 0 } else { ranks - 1 };
+                program.timed(train, NON_BLOCKING, MS);
+                program.timed(reduce, NON_BLOCKING, if rank == late { MS } else { 3 * MS });
+                program.synchronise(NON_BLOCKING, 4 * MS);
+            }
+        });
+    }
+    let profile = Profile::from_session(&job.session());
+    let profile = profile.in_phase(PhaseKind::Steady).expect("they repeat");
+    profile.by_rank().expect("there are ranks")
+}
+
+#[test]
+fn the_ends_of_a_link_are_what_the_others_wait_for() {
+    let found = with_link(4, true);
+    assert_eq!((found.late.clone(), found.processes(), found.ranks.len()), (None, 4, 4));
+    let [link] = &found.links[..] else { panic!("{:?}", found.links) };
+    let ranks = [Some(link.row), link.other].map(|row| found.ranks[row.unwrap()].rank);
+    assert_eq!(ranks, [Some(3), Some(0)]);
+    assert_eq!((link.bytes_per_step, link.waiting_share), (Some(COPIED as f64), Some(1.0)));
+    assert_eq!(link.bytes, link.copies * COPIED);
+    assert!(link.is_cause);
+    let [guest] = &found.guests[..] else { panic!("{:?}", found.guests) };
+    assert_eq!((guest.row, guest.of, guest.launches, guest.transfers), (3, 0, 1, 0));
+}
+
+#[test]
+fn without_copies_or_a_third_rank_no_link_is_named() {
+    let found = with_link(4, false);
+    assert_eq!((found.late, found.links, found.guests.len()), (None, vec![], 1));
+    // Of two ranks, both ends have all of the waiting whatever they do.
+    let found = with_link(2, true);
+    assert!(found.late.is_none() && !found.links[0].is_cause, "{:?}", found.links);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use apex_import::{Imported, import};
-use apex_profile::Profile;
+use apex_profile::{CopyDirection, Profile};
 use apex_trace::Session;
 use apex_untrusted::Folder;
 use proptest::prelude::*;
@@ -57,6 +57,13 @@ fn step() -> impl Strategy<Value = Step> {
         is_copy,
         has_call,
     })
+}
+
+impl Placed {
+    /// Whether a copy is between two devices.
+    fn is_peer(&self) -> bool {
+        self.is_copy && self.kernel % 2 == 1
+    }
 }
 
 fn placed(steps: &[Step]) -> Vec<Placed> {
@@ -123,6 +130,7 @@ fn json(work: &[Placed], version: Version) -> String {
             _ => work.stream.to_string(),
         };
         let (category, name) = match work.is_copy {
+            true if work.is_peer() => (copy, "Memcpy PtoP (Device -> Device)".to_owned()),
             true => (copy, "Memcpy HtoD (Pinned -> Device)".to_owned()),
             false => (kernel, format!("kernel_{}", work.kernel)),
         };
@@ -153,7 +161,8 @@ fn sqlite(work: &[Placed], path: &Path) {
              streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER,
              gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER);
          CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,
-             streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, srcKind INTEGER, dstKind INTEGER);
+             streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, srcKind INTEGER, dstKind INTEGER,
+             copyKind INTEGER);
          CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER,
              correlationId INTEGER, nameId INTEGER, returnValue INTEGER);",
     );
@@ -171,7 +180,9 @@ fn sqlite(work: &[Placed], path: &Path) {
         let _ = match work.is_copy {
             true => write!(
                 sql,
-                "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, 64, 1, 2);"
+                "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, 64, {}, 2, {});",
+                if work.is_peer() { 2 } else { 1 },
+                if work.is_peer() { 10 } else { 1 }
             ),
             false => write!(
                 sql,
@@ -211,6 +222,17 @@ fn check(work: &[Placed], imported: &Imported, profile: &Profile) {
         (kernel.symbol.clone(), (kernel.launches.calls, time.round() as u64))
     });
     assert_eq!(found.collect::<BTreeMap<_, _>>(), by_kernel);
+
+    let with_call = |peer: bool| {
+        let is = |work: &&Placed| work.is_copy && work.is_peer() == peer && work.call.is_some();
+        work.iter().filter(is).count() as u64
+    };
+    let copies = |direction| {
+        let of = profile.copies.iter().filter(move |copies| copies.direction == direction);
+        of.map(|copies| copies.count).sum::<u64>()
+    };
+    let found = [CopyDirection::PeerToPeer, CopyDirection::HostToDevice].map(copies);
+    assert_eq!(found, [with_call(true), with_call(false)]);
 
     let [activity] = &profile.activities[..] else { panic!("{} activities", profile.activities.len()) };
     let accounts = &activity.accounts;

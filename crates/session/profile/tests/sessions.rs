@@ -248,6 +248,7 @@ fn copies_memory_and_calls_are_counted_by_kind() {
         program.copy(MemoryKind::Device, MemoryKind::Pageable, 1000, false, 50_000);
         program.copy(MemoryKind::Device, MemoryKind::Pinned, 5000, true, 2_000);
         program.copy(MemoryKind::Pageable, MemoryKind::Device, 70, false, 9_000);
+        program.copy_between_devices(LEGACY, 1 << 29, 3_000);
     });
     let device = profile.memory.iter().find(|memory| memory.kind == MemoryKind::Device).expect("allocated");
     assert_eq!((device.allocations, device.frees, device.repeated, device.among_launches), (20, 20, 19, 20));
@@ -257,15 +258,19 @@ fn copies_memory_and_calls_are_counted_by_kind() {
     let copies: Vec<_> =
         profile.copies.iter().map(|c| (c.direction, c.asynchronous, c.count, c.bytes)).collect();
     let expected = [
+        (CopyDirection::PeerToPeer, true, 1, 1 << 29),
         (CopyDirection::HostToDevice, true, 1, 5000),
         (CopyDirection::HostToDevice, false, 1, 1000),
         (CopyDirection::DeviceToHost, false, 1, 70),
     ];
     assert_eq!(copies, expected);
+    // Over NVLink 5, or through host memory.
+    let time = profile.time_of_copies(&profile.copies[0]);
+    assert_eq!(time.interval(), Some(((1 << 29) as f64 / 900.0, (1 << 29) as f64 / 5.0)));
     let call = profile.calls.iter().find(|call| call.name == "cuMemAlloc_v2").expect("called");
     assert_eq!((call.class, call.count, call.cpu.total_ns), (Some(CallClass::Allocate), 21, 605_000.0));
     let stream = &profile.streams[0];
-    assert_eq!((stream.kind, stream.launches, stream.transfers), (Some(StreamKind::LegacyDefault), 21, 1));
+    assert_eq!((stream.kind, stream.launches, stream.transfers), (Some(StreamKind::LegacyDefault), 21, 2));
 }
 
 #[test]

@@ -126,6 +126,7 @@ impl<T: Tracks> Writer<'_, T> {
         for (name, kind) in [("memory", call.memory()), ("source memory", call.source_memory())] {
             details.extend(names::memory(kind).map(|kind| (name, Value::Text(kind))));
         }
+        details.extend(call.is_peer().then_some(("between devices", Value::Integer(1))));
         let duration_ns = self.process.clock.duration_ns(call.head.duration_ticks());
         let name = self.process.definitions.name(call.api).unwrap_or("unknown call");
         let queues = matches!(call.class(), Some(CallClass::Copy | CallClass::Set));

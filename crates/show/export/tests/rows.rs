@@ -198,6 +198,7 @@ fn calls_are_listed_with_what_they_moved() {
     assert_eq!(cells(4, names), ["free", "cuMemFree_v2", "", "", ""]);
     assert_eq!(cells(5, names), ["copy", "cuMemcpyHtoDAsync_v2", "device", "999", "true"]);
     assert_eq!(records[5][column("source_memory")], "pageable");
+    assert_eq!(records[5][column("peer")], "", "only copies from device to device");
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn direction_label(direction: CopyDirection) -> &'static str {
         CopyDirection::HostToDevice => "host_to_device",
         CopyDirection::DeviceToHost => "device_to_host",
         CopyDirection::DeviceToDevice => "device_to_device",
+        CopyDirection::PeerToPeer => "peer_to_peer",
         CopyDirection::HostToHost => "host_to_host",
         CopyDirection::Other => "other",
     }
@@ -129,7 +130,7 @@ impl SessionSums {
             match sort.class {
                 CallClass::Synchronize => sums.synchronize_seconds += seconds(of.ticks),
                 CallClass::Copy => {
-                    let direction = CopyDirection::between(sort.source, sort.memory);
+                    let direction = CopyDirection::between(sort.source, sort.memory).or_peer(sort.is_peer);
                     add(sums.copies.entry(direction).or_default(), of.count, of.bytes);
                 }
                 CallClass::Allocate if sort.memory != MemoryKind::Unknown => {

@@ -14,7 +14,7 @@ use apex_trace::layout::CallClass::Context;
 use cuda_abi::types::*;
 
 hooks! {
-    fn create(context: *mut CUcontext, flags: u32, device: CUdevice) after(_result) { changed() } |notes| {
+    fn create(context: *mut CUcontext, flags: u32, device: CUdevice) after(result) { created(result, device) } |notes| {
         notes.object(Context, notes.out_handle(context));
     }
 
@@ -24,7 +24,7 @@ hooks! {
         count: i32,
         flags: u32,
         device: CUdevice,
-    ) after(_result) { changed() } |notes| {
+    ) after(result) { created(result, device) } |notes| {
         notes.object(Context, notes.out_handle(context));
     }
 
@@ -33,7 +33,7 @@ hooks! {
         parameters: *mut CUctxCreateParams,
         flags: u32,
         device: CUdevice,
-    ) after(_result) { changed() } |notes| {
+    ) after(result) { created(result, device) } |notes| {
         notes.object(Context, notes.out_handle(context));
     }
 
@@ -69,6 +69,15 @@ hooks! {
     /// looked up anew.
     fn destroy_green(context: CUgreenCtx) before { any_ends() } after(_result) { changed() } |notes| {
         notes.object(Context, context as u64);
+    }
+}
+
+fn created(result: CUresult, device: CUdevice) {
+    changed();
+    if result == CUDA_SUCCESS
+        && let Some(objects) = Objects::existing()
+    {
+        objects.devices.note(device);
     }
 }
 

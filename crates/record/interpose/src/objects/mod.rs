@@ -25,7 +25,7 @@ use crate::per_process::{OfProcess, PerProcess};
 use crate::switch;
 use apex_trace::ForkGuard;
 use captures::Captures;
-use contexts::Primaries;
+use contexts::{Primaries, UsedDevices};
 use functions::Settings;
 use graphs::Graphs;
 use images::Origins;
@@ -47,6 +47,8 @@ pub struct Objects {
     pub captures: Captures,
     /// Executable graphs.
     pub graphs: Graphs,
+    /// Devices on which the process has had a context.
+    pub devices: UsedDevices,
     guard: ForkGuard,
     functions: Mutex<Settings>,
     streams: Mutex<Flags>,
@@ -76,6 +78,7 @@ impl Objects {
         Some(Box::new(Objects {
             captures: Captures::new(),
             graphs: Graphs::new()?,
+            devices: UsedDevices::default(),
             guard: ForkGuard::new().ok()?,
             functions: Mutex::default(),
             streams: Mutex::default(),

@@ -145,16 +145,22 @@ impl Thread {
                 stream = self.stream(handle);
             }
         }
-        let memory = self.kind(notes.memory, notes.address) as u8;
-        let source_memory = self.kind(notes.source_memory, notes.source) as u8;
+        let memory = self.kind(notes.memory, notes.address);
+        let source_memory = self.kind(notes.source_memory, notes.source);
+        if self.objects.devices.are_several()
+            && (class, memory, source_memory) == (CallClass::Copy, MemoryKind::Device, MemoryKind::Device)
+            && self.is_peer(notes)
+        {
+            more |= flags::PEER;
+        }
         let call = Call {
             head: Call::head(notes.flags | more, done.start, done.end),
             api: api(index),
             stream,
             result: notes.result,
             class: class as u8,
-            memory,
-            source_memory,
+            memory: memory as u8,
+            source_memory: source_memory as u8,
             reserved: 0,
             bytes: notes.bytes,
             address: notes.address,
@@ -173,6 +179,13 @@ impl Thread {
             Memory::Is(kind) => kind,
             Memory::Host | Memory::Any => self.kind_at(address),
         }
+    }
+
+    /// Whether a copy within device memory goes from one device to another.
+    #[inline(never)]
+    fn is_peer(&mut self, notes: &Notes) -> bool {
+        // What the driver refused may be no address.
+        notes.succeeded() && self.addresses.are_of_two_devices(self.objects, [notes.address, notes.source])
     }
 
     #[inline(never)]

@@ -148,6 +148,8 @@ impl Recorder {
         if let Some(&id) = self.identifiers.given().devices.get(&device) {
             return id;
         }
+        // A context of which nobody saw how it was made.
+        self.objects.devices.note(device);
         let description = driver::describe_device(device);
         let mut given = self.identifiers.given();
         let next = given.devices.len() as u32 + 1;

@@ -146,7 +146,7 @@ impl Thread {
     pub fn note_call(&mut self, call: &Call, end: u64) {
         let Call { api, class, memory, source_memory, .. } = *call;
         let sample = StackSample { config: api, class, memory, source_memory, ..StackSample::default() };
-        let of_call = flags::OF_CALL | call.head.flags & flags::ASYNC;
+        let of_call = flags::OF_CALL | call.head.flags & (flags::ASYNC | flags::PEER);
         let kind = u32::from_le_bytes([class, memory, source_memory, 0]);
         if see(
             &mut self.noted.seen_calls,

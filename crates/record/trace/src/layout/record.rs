@@ -141,6 +141,8 @@ pub mod flags {
     /// Launch: its call was not recorded; the kernel was. It has the kernel's start and no
     /// duration.
     pub const NO_CALL: u16 = 8192;
+    /// Copy, and the call stack of one: between the memories of two devices.
+    pub const PEER: u16 = 16384;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -381,6 +383,11 @@ impl Call {
     /// Kind of the memory that is allocated, freed, set or copied to.
     pub fn memory(&self) -> MemoryKind {
         MemoryKind::from_raw(self.memory).unwrap_or(MemoryKind::Unknown)
+    }
+
+    /// Whether it copies from one device's memory to another's.
+    pub fn is_peer(&self) -> bool {
+        self.head.flags & flags::PEER != 0
     }
 
     /// Kind of the memory that is copied from.

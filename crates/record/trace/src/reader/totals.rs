@@ -27,7 +27,7 @@ pub struct Totals {
     by_config: Vec<u64>,
 }
 
-/// A sort of calls: the class, and the kinds of memory that bytes come from and go to.
+/// A sort of calls: the class, and the memory that bytes come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallSort {
     /// The class.
@@ -36,6 +36,8 @@ pub struct CallSort {
     pub source: MemoryKind,
     /// The memory that is allocated, freed, set or copied to.
     pub memory: MemoryKind,
+    /// Whether the source of a copy is another device's.
+    pub is_peer: bool,
 }
 
 /// Calls of one sort.
@@ -96,7 +98,8 @@ impl Totals {
         if call.result != 0 || call.head.flags & flags::CAPTURED != 0 {
             return;
         }
-        let sort = CallSort { class, source: call.source_memory(), memory: call.memory() };
+        let (source, memory, is_peer) = (call.source_memory(), call.memory(), call.is_peer());
+        let sort = CallSort { class, source, memory, is_peer };
         let totals = self.calls.entry(sort).or_default();
         totals.count += 1;
         totals.bytes = totals.bytes.saturating_add(call.bytes);

@@ -70,7 +70,8 @@ fn judge(profile: &Profile) -> Outcome {
         profile.copies.iter().filter(|copy| of(copy)).map(|copy| copy.bytes as f64).sum()
     };
     let (to_device, from_device) = (moved(&inwards), moved(&outwards));
-    let to_and_fro = moved(&|copy| copy.direction != CopyDirection::DeviceToDevice);
+    let to_and_fro =
+        moved(&|copy| !matches!(copy.direction, CopyDirection::DeviceToDevice | CopyDirection::PeerToPeer));
     if copies.value < COPYING * span || 2.0 * (to_device + from_device) < to_and_fro {
         return Outcome::Clear;
     }

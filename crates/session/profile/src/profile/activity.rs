@@ -509,7 +509,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
 
     fn count(&mut self, call: &Call, start: u64, cpu_ns: u64) {
         let is_copy = call.class() == Some(CallClass::Copy);
-        let direction = is_copy.then(|| CopyDirection::between(call.source_memory(), call.memory()));
+        let direction = is_copy.then(|| CopyDirection::of(call));
         let asynchronous = call.head.flags & flags::ASYNC != 0;
         let key = (call.api, call.class, direction, is_copy && is_pageable(call), asynchronous);
         let sums = self.phase(start).calls.entry(key).or_default();

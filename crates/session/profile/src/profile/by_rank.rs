@@ -10,33 +10,33 @@
 //! is not ([`Matching`]). A match needs the same kernel on all ranks that recorded the
 //! communicator; after the first difference nothing of it is matched, nor where records were lost.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod late;
+mod links;
 
-use apex_kernel_names as names;
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 
 use super::{Activity, CollectiveSeries, Profile};
+use crate::Accounts;
 use crate::figure::Figure;
-use crate::{Account, Accounts, units};
+
+pub use late::{LateCause, LateRank};
+pub use links::{Guest, Link};
 
 /// Differences between the shortest and the second shortest time up to this share of the shortest,
 /// and up to [`TOGETHER_NS`], say of no rank that it came last.
 const TOGETHER: f64 = 0.05;
 /// See [`TOGETHER`]; the timing of a launch is off by some µs.
 const TOGETHER_NS: f64 = 10_000.0;
-/// Minimum share of the others' time that they wait for one rank, for it to be named.
-const LEAST_WAITING: f64 = 0.01;
-/// Minimum part of the late rank's additional time that one account has, to be the cause.
-const MAIN: f64 = 0.4;
-/// Minimum ratio of the late rank's kernel times to the others', in the same launches, to be
-/// slower.
-const SLOWER: f64 = 1.03;
+/// Maximum part of a process's launches that it makes on a GPU that is not its own: with more, it
+/// uses several.
+const GUEST: f64 = 0.01;
 
 /// Accounts and collectives by rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ByRank {
-    /// The ranks, in order; one with several devices has a row for each.
+    /// The ranks, in order; one that works on several devices has a row for each.
     pub ranks: Vec<RankRow>,
     /// Processes of the job according to its launcher; `None` if it does not say, or if the ranks
     /// disagree.
@@ -47,6 +47,12 @@ pub struct ByRank {
     pub matching: Matching,
     /// The rank that the others wait for; `None` where there is no single one.
     pub late: Option<LateRank>,
+    /// Ranks that copy between their GPU and another one, beside the collectives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// Ranks that use the GPU of another rank, beside their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<Guest>,
 }
 
 /// A rank.
@@ -113,122 +119,57 @@ pub struct Matching {
     pub others: u64,
 }
 
-/// The rank that the others wait for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LateRank {
-    /// Index into [`ByRank::ranks`].
-    pub row: usize,
-    /// Collectives to which it came last, of those to which some rank did.
-    pub last: u64,
-    /// Those.
-    pub of: u64,
-    /// Time that the others waited for it in matched collectives, summed over them, nanoseconds:
-    /// measured.
-    pub waited_ns: Figure,
-    /// The same on average for each of the others, as a share of its time.
-    pub share: Figure,
-    /// What it did instead.
-    pub cause: LateCause,
-    /// The account in which it spends more than the others, on average, nanoseconds in all.
-    pub more: Option<(Account, f64)>,
-    /// The place in the program where its host was in that account, if the host was sampled.
-    pub place: Option<String>,
-    /// Ratio of its kernels' work or times to the others', for [`LateCause::MoreWork`] and
-    /// [`LateCause::SlowerKernels`].
-    pub ratio: Option<f64>,
-}
+impl ByRank {
+    /// How many processes the ranks are: one that works on several devices counts once.
+    pub fn processes(&self) -> usize {
+        processes(&self.ranks)
+    }
 
-/// What the late rank did while the others waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LateCause {
-    /// Its GPU waited for the host's own code.
-    HostCode,
-    /// Its GPU waited for input: the host was in a data loader, or waited for data.
-    Input,
-    /// Its kernels had more to do.
-    MoreWork,
-    /// The same kernels took longer.
-    SlowerKernels,
-    /// Its copies took longer.
-    Copies,
-    /// Its GPU waited for driver calls: launches, allocations, loading of code, ….
-    DriverCalls,
-    /// No account has clearly more than on the others.
-    Unknown,
-}
-
-impl fmt::Display for LateRank {
-    /// What it did instead of arriving, as a clause.
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.place.as_ref().map_or(String::new(), |place| format!(", most of it at {place}"));
-        let ratio =
-            |what: &str| self.ratio.map_or(String::new(), |ratio| format!(" ({ratio:.2} times {what})"));
-        let more = |what: &str| match self.more {
-            Some((_, ns)) => format!("its GPU spends {} more than the others' {what}{at}", units::time(ns)),
-            None => format!("its GPU spends more time {what}{at}"),
-        };
-        to.write_str(&match (self.cause, self.more) {
-            (LateCause::HostCode, _) => more("idle while its host runs code of its own"),
-            (LateCause::Input, _) => more("idle while its host waits for input"),
-            (LateCause::DriverCalls, Some((Account::Idle(idle), _))) => {
-                more(&format!("idle during {}", idle.name()))
-            }
-            (LateCause::DriverCalls, _) => more("idle during driver calls"),
-            (LateCause::Copies, _) => more("in copies"),
-            (LateCause::MoreWork, _) => {
-                format!("its kernels have more work{}", ratio("as many threads as on the others"))
-            }
-            (LateCause::SlowerKernels, _) => {
-                format!("the same kernels take longer on it{}", ratio("their time on the others"))
-            }
-            (LateCause::Unknown, _) => "what it did instead is not known".to_owned(),
-        })
+    /// The waiting for all ranks together, nanoseconds.
+    fn waiting_ns(&self) -> f64 {
+        crate::total(self.ranks.iter().map(|row| row.caused_ns))
     }
 }
 
-impl LateCause {
-    /// In words, for a table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HostCode => "host code",
-            Self::Input => "input",
-            Self::MoreWork => "more work",
-            Self::SlowerKernels => "slower kernels",
-            Self::Copies => "copies",
-            Self::DriverCalls => "driver calls",
-            Self::Unknown => "unknown",
-        }
-    }
+fn processes(ranks: &[RankRow]) -> usize {
+    ranks.iter().map(|row| row.process).collect::<BTreeSet<_>>().len()
 }
-
-/// Files of the loaders of frameworks.
-const LOADERS: [&str; 6] = [
-    "torch/utils/data/",
-    "tensorflow/python/data/",
-    "nvidia/dali/",
-    "/datasets/iterable_dataset.py",
-    "/webdataset/",
-    "/grain/",
-];
 
 impl Profile {
     /// The ranks beside each other; `None` with fewer than two processes that launched kernels.
     pub fn by_rank(&self) -> Option<ByRank> {
-        let mut ranks: Vec<RankRow> = self.activities.iter().map(|activity| self.row(activity)).collect();
-        ranks.retain(|row| self.processes[row.process].launches > 0);
+        let works =
+            |activity: &&Activity| self.processes[activity.process].launches > 0 && !self.is_guest(activity);
+        let mut ranks: Vec<RankRow> =
+            self.activities.iter().filter(works).map(|activity| self.row(activity)).collect();
         ranks.sort_by_key(|row| (row.rank.is_none(), row.rank, row.pid, row.device));
-        if ranks.iter().map(|row| row.process).collect::<BTreeSet<_>>().len() < 2 {
+        if processes(&ranks) < 2 {
             return None;
         }
         let mut matcher =
             Matcher { profile: self, ranks, matching: Matching::default(), communicators: Vec::new() };
         self.groups().iter().for_each(|group| matcher.group(group));
         let Matcher { ranks, matching, communicators, .. } = matcher;
-        let mut by_rank =
-            ByRank { ranks, world_size: self.world_size(), communicators, matching, late: None };
+        let mut by_rank = ByRank {
+            ranks,
+            world_size: self.world_size(),
+            communicators,
+            matching,
+            late: None,
+            links: Vec::new(),
+            guests: Vec::new(),
+        };
         by_rank.late = self.late(&by_rank);
+        by_rank.links = self.links(&by_rank);
+        by_rank.guests = self.guests(&by_rank);
         Some(by_rank)
+    }
+
+    /// Whether a process hardly launches on this device, compared with the one that is its own.
+    fn is_guest(&self, activity: &Activity) -> bool {
+        let own = self.activities.iter().filter(|other| other.process == activity.process);
+        let own = own.map(|other| other.launches).max().unwrap_or(0);
+        activity.launches < own && activity.launches as f64 <= GUEST * own as f64
     }
 
     fn row(&self, activity: &Activity) -> RankRow {
@@ -273,141 +214,6 @@ impl Profile {
             }
         }
         known.into_values().chain(in_order.into_values()).collect()
-    }
-
-    /// The rank that most of the waiting is for.
-    fn late(&self, by_rank: &ByRank) -> Option<LateRank> {
-        let ranks = &by_rank.ranks;
-        let (row, worst) = ranks.iter().enumerate().max_by(|a, b| a.1.caused_ns.total_cmp(&b.1.caused_ns))?;
-        let all: f64 = crate::total(ranks.iter().map(|row| row.caused_ns));
-        let decided = by_rank.matching.matched - by_rank.matching.together;
-        if worst.caused_ns <= 0.0 || worst.caused_ns < most_of_the_waiting(ranks.len()) * all {
-            return None;
-        }
-        let others: Vec<&RankRow> = ranks.iter().filter(|other| other.process != worst.process).collect();
-        let span = crate::total(others.iter().map(|other| other.accounts.span_ns));
-        if worst.caused_ns < LEAST_WAITING * span {
-            return None;
-        }
-        let (cause, more, place, ratio) = self.cause(worst, &others);
-        let figure = |value: f64| Figure::sampled(value, worst.late, None);
-        Some(LateRank {
-            row,
-            last: worst.late,
-            of: decided,
-            waited_ns: figure(worst.caused_ns),
-            share: figure((worst.caused_ns / span.max(1.0)).min(1.0)),
-            cause,
-            more,
-            place,
-            ratio,
-        })
-    }
-
-    /// What a rank did while the others waited: the account in which it spent more time than they
-    /// did on average.
-    #[allow(clippy::type_complexity, reason = "the parts of a cause, named where they are taken apart")]
-    fn cause(
-        &self,
-        late: &RankRow,
-        others: &[&RankRow],
-    ) -> (LateCause, Option<(Account, f64)>, Option<String>, Option<f64>) {
-        let is_own = |account: &Account| {
-            !matches!(account, Account::Collectives | Account::Waiting | Account::Unknown)
-        };
-        let mean = |account| {
-            crate::total(others.iter().map(|other| other.accounts.time(account).value))
-                / others.len().max(1) as f64
-        };
-        let more = Account::ALL.into_iter().filter(is_own);
-        let more: Vec<(Account, f64)> =
-            more.map(|account| (account, late.accounts.time(account).value - mean(account))).collect();
-        let all = crate::total(more.iter().map(|(_, more)| more.max(0.0)));
-        let Some(&(account, most)) = more.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
-            return (LateCause::Unknown, None, None, None);
-        };
-        if most <= 0.0 || most < MAIN * all {
-            return (LateCause::Unknown, None, None, None);
-        }
-        let more = Some((account, most));
-        match account {
-            Account::Kernels => {
-                let (cause, ratio) = self.kernels_of(late, others);
-                (cause, more, None, ratio)
-            }
-            Account::Copies => (LateCause::Copies, more, None, None),
-            Account::Idle(crate::IdleCause::HostCode) => {
-                let (cause, place) = self.host_of(late, crate::IdleCause::HostCode);
-                (cause, more, place, None)
-            }
-            Account::Idle(idle) => (LateCause::DriverCalls, more, self.host_of(late, idle).1, None),
-            _ => (LateCause::Unknown, more, None, None),
-        }
-    }
-
-    /// Whether the same launches take longer on a rank, or its launches are others.
-    fn kernels_of(&self, late: &RankRow, others: &[&RankRow]) -> (LateCause, Option<f64>) {
-        let of = |row: &RankRow| -> BTreeMap<String, (f64, f64)> {
-            let kernels =
-                self.kernels.iter().filter(|kernel| kernel.device == row.device && kernel.launches.any());
-            let kernels = kernels.filter(|kernel| kernel.traits.operation != names::Operation::Collective);
-            let each = kernels.filter_map(|kernel| {
-                let gpu = kernel.gpu.as_ref()?;
-                Some((
-                    format!("{} {:?}", kernel.symbol, kernel.launch),
-                    (gpu.each.mean_ns, gpu.total_ns.value),
-                ))
-            });
-            each.collect()
-        };
-        let own = of(late);
-        let (mut same, mut here, mut there) = (0.0, 0.0, 0.0);
-        for other in others {
-            for (key, (mean, _)) in of(other) {
-                let Some((own_mean, total)) = own.get(&key) else { continue };
-                same += total;
-                here += total;
-                there += total * mean / own_mean.max(1.0);
-            }
-        }
-        let count = others.len().max(1) as f64;
-        let all = crate::total(own.values().map(|(_, total)| *total));
-        let mean = crate::total(others.iter().map(|other| self.threads(other))) / count;
-        let work = self.threads(late) / mean.max(1.0);
-        let share_device = others.iter().any(|other| other.device == late.device);
-        if !share_device && same / count > all / 2.0 && here > SLOWER * there && work < SLOWER {
-            return (LateCause::SlowerKernels, Some(here / there.max(1.0)));
-        }
-        // With as many threads as the others, its kernels may have other shapes, or share the
-        // device.
-        match work >= SLOWER {
-            true => (LateCause::MoreWork, Some(work)),
-            false => (LateCause::Unknown, None),
-        }
-    }
-
-    /// Threads of the kernels that a rank launched, except collectives.
-    fn threads(&self, row: &RankRow) -> f64 {
-        let is_own = |activity: &&Activity| activity.process == row.process && activity.device == row.device;
-        let phases = self.activities.iter().filter(is_own).flat_map(|activity| &activity.phases);
-        let launched =
-            phases.flat_map(|phase| &phase.kernels).map(|&(kernel, count)| (&self.kernels[kernel], count));
-        let launched = launched.filter(|(kernel, _)| kernel.traits.operation != names::Operation::Collective);
-        crate::total(launched.map(|(kernel, count)| kernel.threads() as f64 * count as f64))
-    }
-
-    /// Where a rank's host was in an idle account, and whether that is its input.
-    fn host_of(&self, late: &RankRow, cause: crate::IdleCause) -> (LateCause, Option<String>) {
-        let places = self.idle_places(|activity, samples| {
-            activity.process == late.process && activity.device == late.device && samples.cause == cause
-        });
-        let Some(place) = places.first() else { return (LateCause::HostCode, None) };
-        let loads = |stack: &super::HostStack| {
-            stack.frames.iter().any(|frame| LOADERS.iter().any(|part| frame.frame.file.contains(part)))
-        };
-        let is_input = place.state == super::HostState::WaitsForData || place.share_of_samples(loads) > 0.5;
-        let cause = if is_input { LateCause::Input } else { LateCause::HostCode };
-        (cause, Some(place.to_string()))
     }
 }
 
@@ -504,12 +310,6 @@ impl Matcher<'_> {
         };
         self.ranks.iter_mut().find(is_meant)
     }
-}
-
-/// Minimum share of all waiting that is for one of so many ranks, for it to be named: half-way
-/// between an even share, which ranks have that are late in turn, and all of it.
-fn most_of_the_waiting(ranks: usize) -> f64 {
-    0.5 + 0.5 / ranks.max(1) as f64
 }
 
 /// Whether no rank leaves a collective, of this kernel and with this number, before all have come.

@@ -59,8 +59,10 @@ pub enum CopyDirection {
     HostToDevice,
     /// From the device to host memory.
     DeviceToHost,
-    /// Within the device, or between devices.
+    /// Within a device; or between devices, where the recorder did not tell.
     DeviceToDevice,
+    /// Between the memories of two devices.
+    PeerToPeer,
     /// Between host memory.
     HostToHost,
     /// One of the two sides is managed memory or unknown.
@@ -68,7 +70,17 @@ pub enum CopyDirection {
 }
 
 impl CopyDirection {
-    /// The direction between two kinds of memory.
+    /// The direction of a recorded copy.
+    pub fn of(call: &apex_trace::layout::Call) -> Self {
+        Self::between(call.source_memory(), call.memory()).or_peer(call.is_peer())
+    }
+
+    /// The same, or [`Self::PeerToPeer`] for what `is_peer` and moves between device memory.
+    pub fn or_peer(self, is_peer: bool) -> Self {
+        if is_peer && self == Self::DeviceToDevice { Self::PeerToPeer } else { self }
+    }
+
+    /// The direction between two kinds of memory, of the same device where both are a device's.
     pub fn between(source: MemoryKind, destination: MemoryKind) -> Self {
         use MemoryKind::{Array, Device, Pageable, Pinned, Pitched, Pool, Virtual};
         let host = |kind| matches!(kind, Pinned | Pageable);

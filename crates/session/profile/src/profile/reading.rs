@@ -337,8 +337,7 @@ impl<'b> Reading<'b> {
                 counts.stacks.add(stack, is_first_seen);
             }
             if sample.class == CallClass::Copy as u8 {
-                let asynchronous = sample.head.flags & flags::ASYNC != 0;
-                let key = sort_of_copy(sample.memory, sample.source_memory, asynchronous);
+                let key = sort_of_copy(sample.memory, sample.source_memory, sample.head.flags);
                 if let Some(counts) = self.part.copies.get_mut(&key) {
                     counts.stacks.add(stack, is_first_seen);
                 }
@@ -420,8 +419,7 @@ impl<'b> Reading<'b> {
     }
 
     fn copy(&mut self, call: &CallRecord, cpu_ns: u64) {
-        let asynchronous = call.head.flags & flags::ASYNC != 0;
-        let key = sort_of_copy(call.memory, call.source_memory, asynchronous);
+        let key = sort_of_copy(call.memory, call.source_memory, call.head.flags);
         let after_launch = self.after_launch(cpu_ns);
         let counts = self.part.copies.entry(key).or_default();
         counts.cpu.add(cpu_ns);
@@ -449,7 +447,7 @@ impl<'b> Reading<'b> {
     /// A call that may be part of an iteration of a process that launches nothing.
     fn call_unlaunched(&mut self, call: &CallRecord, start: f64) {
         let direction = match call.class() {
-            Some(CallClass::Copy) => CopyDirection::between(call.source_memory(), call.memory()) as u32,
+            Some(CallClass::Copy) => CopyDirection::of(call) as u32,
             Some(CallClass::Set | CallClass::Synchronize) => 0,
             _ => return,
         };
@@ -566,14 +564,11 @@ impl<'b> Reading<'b> {
 }
 
 /// Returns the key by which copies are counted: direction and kinds of memory.
-fn sort_of_copy(
-    destination: u8,
-    source: u8,
-    asynchronous: bool,
-) -> (CopyDirection, MemoryKind, MemoryKind, bool) {
+fn sort_of_copy(destination: u8, source: u8, of: u16) -> (CopyDirection, MemoryKind, MemoryKind, bool) {
     let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
     let (destination, source) = (kind(destination), kind(source));
-    (CopyDirection::between(source, destination), source, destination, asynchronous)
+    let direction = CopyDirection::between(source, destination).or_peer(of & flags::PEER != 0);
+    (direction, source, destination, of & flags::ASYNC != 0)
 }
 
 /// Whether the call may have waited for work on the device.

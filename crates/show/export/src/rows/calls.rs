@@ -3,6 +3,7 @@
 use crate::names;
 use crate::reading::Reading;
 use crate::table::{Cell, Column, Sink, Type, column};
+use apex_profile::CopyDirection;
 use apex_trace::layout::{Call, CallClass, flags};
 use apex_trace::{Event, Process};
 use std::io;
@@ -10,7 +11,7 @@ use std::io;
 use Type::{Flag, Integer, Text};
 
 /// Columns of the calls' table.
-pub const COLUMNS: [Column; 18] = [
+pub const COLUMNS: [Column; 19] = [
     column("process", Integer, "process identifier"),
     column("thread", Integer, "kernel thread identifier"),
     column("start_ns", Integer, "when the call began, since the session's first process started; measured"),
@@ -23,6 +24,11 @@ pub const COLUMNS: [Column; 18] = [
     column("bytes", Integer, "allocated, copied or set"),
     column("memory", Text, "kind of the memory that is allocated, freed, set or copied to"),
     column("source_memory", Text, "kind of the memory that is copied from"),
+    column(
+        "peer",
+        Flag,
+        "copies within device memory: whether source and destination are of two devices; null for other calls",
+    ),
     column("address", Integer, "allocated, freed, set or copied to"),
     column("source_address", Integer, "copied from"),
     column("object", Integer, "handle of the stream, event, module, context or graph"),
@@ -51,6 +57,8 @@ fn row(process: &Process, tid: u32, start_ns: u64, call: &Call, sink: &mut dyn S
     let context = stream.and_then(|stream| definitions.context(stream.context));
     let device = context.and_then(|context| definitions.device(context.device));
     let moves = matches!(call.class(), Some(CallClass::Copy | CallClass::Set));
+    let is_on_devices = call.class() == Some(CallClass::Copy)
+        && CopyDirection::between(call.source_memory(), call.memory()) == CopyDirection::DeviceToDevice;
     let present = |value: u64| (value != 0).then_some(value);
     let cells: [Cell<'_>; COLUMNS.len()] = [
         process.pid.into(),
@@ -65,6 +73,7 @@ fn row(process: &Process, tid: u32, start_ns: u64, call: &Call, sink: &mut dyn S
         present(call.bytes).into(),
         names::memory(call.memory()).into(),
         names::memory(call.source_memory()).into(),
+        is_on_devices.then_some(call.is_peer()).into(),
         present(call.address).into(),
         present(call.source).into(),
         present(call.object).into(),

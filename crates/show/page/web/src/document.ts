@@ -688,7 +688,7 @@ export interface Place {
 }
 
 /** Direction of a copy. */
-export type CopyDirection = 'host_to_device' | 'device_to_host' | 'device_to_device' | 'host_to_host' | 'other';
+export type CopyDirection = 'host_to_device' | 'device_to_host' | 'device_to_device' | 'peer_to_peer' | 'host_to_host' | 'other';
 
 /** Computed from clocks and widths, in a nanosecond. */
 export interface Roofs {

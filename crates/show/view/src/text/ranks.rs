@@ -4,7 +4,7 @@ use crate::text::figures;
 use crate::text::verdict::capitalised;
 
 use apex_machine::{Quantity, Summary};
-use apex_profile::{ByRank, LateCause, LateRank, Matching, Profile, RankRow, units};
+use apex_profile::{ByRank, Guest, LateCause, LateRank, Link, Matching, Profile, RankRow, units};
 
 /// Minimum share by which a clock is lower than another one, to be named.
 const LOWER: f64 = 0.02;
@@ -13,6 +13,9 @@ const LOWER: f64 = 0.02;
 pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> String {
     let Matching { matched, launched, together, .. } = by_rank.matching;
     let Some(late) = &by_rank.late else {
+        if let Some(cause) = by_rank.links.iter().find_map(|link| link_as_cause(profile, by_rank, link)) {
+            return cause;
+        }
         let why = match (launched, matched) {
             (0, _) => "they launched no collectives of NCCL",
             (_, 0) => "no collective was matched",
@@ -29,6 +32,52 @@ pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> 
         units::count(late.of),
         figures::share(&late.share),
         cause(profile, by_rank, late, machine)
+    )
+}
+
+/// The first line where the ends of a link are what the ranks wait for.
+fn link_as_cause(profile: &Profile, by_rank: &ByRank, link: &Link) -> Option<String> {
+    let (other, share) = (link.other.filter(|_| link.is_cause)?, link.waiting_share?);
+    let [one, other] = [link.row, other].map(|row| who(profile, &by_rank.ranks[row]));
+    Some(format!(
+        "{} of all waiting is for {one} and {other}: the first one copies {} between their GPUs, beside the collectives.",
+        units::share(share),
+        volume(link)
+    ))
+}
+
+fn volume(link: &Link) -> String {
+    match link.bytes_per_step {
+        Some(bytes) => format!("{} in each step", units::bytes(bytes as u64)),
+        None => format!("{} in all", units::bytes(link.bytes)),
+    }
+}
+
+/// What ranks do on other ranks' GPUs, a sentence for each: copies, and contexts.
+pub fn on_other_gpus(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
+    let name = |row: usize| who(profile, &by_rank.ranks[row]);
+    // The cause is in the first line.
+    let links = by_rank.links.iter().filter(|link| !link.is_cause).map(|link| {
+        let end = link.other.map_or("other GPUs".to_owned(), |other| format!("that of {}", name(other)));
+        format!(
+            "{} copies {} between its GPU and {end}, beside the collectives.",
+            capitalised(&name(link.row)),
+            volume(link)
+        )
+    });
+    let guests = by_rank.guests.iter().map(|guest| context_there(guest, &name));
+    links.chain(guests).collect()
+}
+
+fn context_there(guest: &Guest, name: &dyn Fn(usize) -> String) -> String {
+    format!(
+        "{} uses the GPU of {}, too ({}, {}): its context there takes some hundred megabytes of that GPU's memory. If this is \
+         not meant, select the rank's own GPU before the first CUDA call (torch.cuda.set_device), or show it no other one \
+         (CUDA_VISIBLE_DEVICES).",
+        capitalised(&name(guest.row)),
+        name(guest.of),
+        units::counted(guest.launches, "launch", "launches"),
+        units::counted(guest.transfers, "copy or set", "copies and sets"),
     )
 }
 
@@ -96,4 +145,85 @@ pub fn matching(by_rank: &ByRank) -> String {
         units::counted(of as u64, "communicator", "communicators"),
         units::count(matched),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apex_profile::{Accounts, Activity, Figure, Process};
+
+    /// Four ranks with a GPU each, of which the last copies to the GPU of the first.
+    fn with_link(is_cause: bool) -> (Profile, ByRank) {
+        let process = |rank| Process { pid: 650 + rank as u32, rank: Some(rank), ..Process::default() };
+        let activity = |rank| Activity {
+            process: rank,
+            device: Some(rank),
+            ordinal: Some(rank as u32),
+            ..Activity::default()
+        };
+        let (processes, activities) = ((0..4).map(process).collect(), (0..4).map(activity).collect());
+        let profile = Profile { processes, activities, ..Profile::default() };
+        let row = |rank| RankRow {
+            rank: Some(rank),
+            process: rank,
+            pid: 650 + rank as u32,
+            device: Some(rank),
+            accounts: Accounts::default(),
+            busy: Figure::measured(0.0),
+            steps: 0,
+            step_ns: None,
+            late: 0,
+            waited_ns: 0.0,
+            caused_ns: 0.0,
+        };
+        let (row_of_copies, bytes) = (3, 80 << 30);
+        let link = Link {
+            row: row_of_copies,
+            other: Some(0),
+            copies: 160,
+            bytes,
+            bytes_per_step: Some((4_u64 << 30) as f64),
+            waiting_share: Some(0.963),
+            is_cause,
+        };
+        let by_rank = ByRank {
+            ranks: (0..4).map(row).collect(),
+            world_size: Some(4),
+            communicators: Vec::new(),
+            matching: Matching { launched: 9, matched: 9, ..Matching::default() },
+            late: None,
+            links: vec![link],
+            guests: vec![Guest { row: row_of_copies, of: 0, launches: 1, transfers: 2 }],
+        };
+        (profile, by_rank)
+    }
+
+    #[test]
+    fn a_link_whose_ends_the_others_wait_for_is_the_first_line() {
+        let (profile, by_rank) = with_link(true);
+        assert_eq!(
+            first(&profile, &by_rank, None),
+            "96% of all waiting is for rank 3 (process 653, GPU 3) and rank 0 (process 650, GPU 0): the first one copies \
+             4.00 GiB in each step between their GPUs, beside the collectives."
+        );
+        let others = on_other_gpus(&profile, &by_rank);
+        assert_eq!(others.len(), 1, "{others:?}");
+        assert!(
+            others[0].starts_with(
+                "Rank 3 (process 653, GPU 3) uses the GPU of rank 0 (process 650, GPU 0), too (1 launch, 2 copies and sets)"
+            ),
+            "{others:?}"
+        );
+    }
+
+    #[test]
+    fn copies_that_nobody_waits_for_are_a_fact() {
+        let (profile, by_rank) = with_link(false);
+        assert!(first(&profile, &by_rank, None).starts_with("No rank is known to be late"));
+        assert_eq!(
+            on_other_gpus(&profile, &by_rank)[0],
+            "Rank 3 (process 653, GPU 3) copies 4.00 GiB in each step between its GPU and that of rank 0 (process 650, \
+             GPU 0), beside the collectives."
+        );
+    }
 }

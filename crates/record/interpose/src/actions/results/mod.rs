@@ -106,10 +106,11 @@ pub unsafe fn copied(to: *const u8, bytes: usize, stream: Option<CUstream>) {
 
 /// Whether a copy between these addresses leads from the device to the host.
 pub fn leads_to_host(to: CUdeviceptr, from: CUdeviceptr) -> bool {
-    let is_device = |(kind, is_managed)| is_managed || kind == CU_MEMORYTYPE_DEVICE;
-    RESULTS.get().is_some()
-        && !is_device(driver::pointer_attributes(to))
-        && is_device(driver::pointer_attributes(from))
+    let is_device = |address| {
+        let found = driver::pointer_attributes(address);
+        found.managed || found.kind == CU_MEMORYTYPE_DEVICE
+    };
+    RESULTS.get().is_some() && !is_device(to) && is_device(from)
 }
 
 /// The program has allocated memory on the device.
