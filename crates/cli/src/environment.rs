@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 19] = [
+const OF_ONE_COMMAND: [(&str, &str); 20] = [
     ("alerts", "interval"),
     ("check", "format"),
     ("collect", "device"),
@@ -18,6 +18,7 @@ const OF_ONE_COMMAND: [(&str, &str); 19] = [
     ("metrics", "top"),
     ("note", "name"),
     ("note", "tag"),
+    ("pack", "force"),
     ("pack", "output"),
     ("predict", "device"),
     ("predict", "kernel"),
