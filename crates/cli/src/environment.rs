@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 20] = [
+const OF_ONE_COMMAND: [(&str, &str); 19] = [
     ("alerts", "interval"),
     ("check", "format"),
     ("collect", "device"),
@@ -18,7 +18,6 @@ const OF_ONE_COMMAND: [(&str, &str); 20] = [
     ("metrics", "top"),
     ("note", "name"),
     ("note", "tag"),
-    ("pack", "force"),
     ("pack", "output"),
     ("predict", "device"),
     ("predict", "kernel"),
@@ -31,7 +30,7 @@ const OF_ONE_COMMAND: [(&str, &str); 20] = [
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 6] = ["after", "bare", "before", "list", "untag", "verify"];
+const WITHOUT: [&str; 7] = ["after", "bare", "before", "force", "list", "untag", "verify"];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.
 pub fn with_variables(command: Command) -> Command {

@@ -150,6 +150,7 @@ fn what_a_trace_does_not_have_is_unknown_and_not_advised_on() {
     let said = text(&out.stdout).replace("\n  ", " ");
     assert!(said.contains("the reason was not recorded"), "{said}");
     assert!(said.contains("idle: cause unknown") && !said.contains("host code"), "{said}");
+    assert!(!said.contains("launch calls") && !said.contains("synchronisation"), "nothing is fine: {said}");
     assert!(text(&out.stderr).contains("why the GPU is idle cannot be told"));
 }
 

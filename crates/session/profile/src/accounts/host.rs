@@ -184,6 +184,14 @@ mod tests {
     }
 
     #[test]
+    fn without_any_call_the_cause_is_not_known() {
+        let mut host = Host::default();
+        assert_eq!(explained(&mut host, 5, 70, 1), [(5, 70, IdleCause::Unrecorded)]);
+        host.called(2, 100, 110, IdleCause::Launching);
+        assert_eq!(explained(&mut host, 70, 90, 1), [(70, 90, IdleCause::HostCode)]);
+    }
+
+    #[test]
     fn a_thread_that_only_waits_explains_nothing_of_anothers_time() {
         let mut host = Host::default();
         host.called(7, 0, 1000, IdleCause::Synchronising);
