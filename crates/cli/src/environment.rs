@@ -30,7 +30,7 @@ const OF_ONE_COMMAND: [(&str, &str); 19] = [
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 6] = ["after", "bare", "before", "list", "untag", "verify"];
+const WITHOUT: [&str; 7] = ["after", "bare", "before", "force", "list", "untag", "verify"];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.
 pub fn with_variables(command: Command) -> Command {

@@ -7,7 +7,7 @@ use apex_export::csv::Csv;
 use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
-use apex_export::{Reading, chrome, collapsed, perfetto, pprof, rows, speedscope, timeline};
+use apex_export::{Reading, chrome, collapsed, firefox, perfetto, pprof, rows, speedscope, timeline};
 use apex_metrics::Spans;
 use apex_profile::Profile;
 use apex_view::Loaded;
@@ -29,13 +29,14 @@ use std::sync::atomic::Ordering;
   apex export --format collapsed > idle.folded     flamegraph.pl shows it
   apex export --format speedscope -o idle.json     open it in www.speedscope.app
   apex export --format pprof -o idle.pb            go tool pprof -http : idle.pb
+  apex export --format firefox -o idle.json        load it in profiler.firefox.com
   apex export --format otlp | curl --data-binary @- -H 'Content-Type: application/x-protobuf' \\
       https://collector:4318/v1/traces
 
 Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration, \
 `calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU \
 tracks hold the timed kernels. Spans are those of `apex metrics --spans`. \
-Call stacks (collapsed, speedscope, pprof) are samples of the thread that launches next while the GPU was idle.")]
+Call stacks (collapsed, speedscope, pprof, firefox) are samples of the thread that launches next while the GPU was idle.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
@@ -74,12 +75,14 @@ enum Format {
     Speedscope,
     /// The same for pprof: protocol buffers, with the account, thread and process as labels
     Pprof,
+    /// The same for Firefox Profiler: a category for each account
+    Firefox,
 }
 
 impl Format {
     /// Whether it holds call stacks alone.
     fn is_of_stacks(self) -> bool {
-        matches!(self, Self::Collapsed | Self::Speedscope | Self::Pprof)
+        matches!(self, Self::Collapsed | Self::Speedscope | Self::Pprof | Self::Firefox)
     }
 }
 
@@ -217,6 +220,7 @@ impl Args {
             (Format::Collapsed, _) => collapsed::write(&loaded.profile, out),
             (Format::Speedscope, _) => speedscope::write(&loaded.profile, out),
             (Format::Pprof, _) => pprof::write(&loaded.profile, out),
+            (Format::Firefox, _) => firefox::write(&loaded.profile, out),
             (Format::Json, None) => json::summary(&loaded.session, &loaded.profile, out),
             (Format::Json, Some(what)) => {
                 let (session, profile) = (&loaded.session, &loaded.profile);

@@ -3,7 +3,7 @@
 //! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
 //! folder, which is removed at the end.
 
-use crate::{output, pack, progress, session, units};
+use crate::{interrupt, output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
 use apex_import::{Found, Imported};
@@ -186,6 +186,22 @@ static NUMBER: AtomicUsize = AtomicUsize::new(0);
 /// sessions.
 static TEMPORARY: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
+/// The folders around temporary sessions. (The list above is locked while one is made.)
+static AROUND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes the folders of temporary sessions, while a session may still be written into one.
+fn remove_around() {
+    for folder in AROUND.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // What is created between the listing and the removal is met by the next attempt.
+        for _ in 0..100 {
+            match std::fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {}
+                _ => break,
+            }
+        }
+    }
+}
+
 /// The session to read at a path: the path itself, or a temporary one of the packed session or of
 /// the traces there.
 ///
@@ -208,6 +224,8 @@ pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
             Some(what) => {
                 bail!("{} is neither a session nor a trace that can be imported: {what}", shown(path))
             }
+            // Files that look like traces say more than a session that is not there.
+            None if !found.passed.is_empty() => bail!(no_traces(path, &found)),
             None => Ok(path.to_path_buf()),
         };
     }
@@ -229,6 +247,9 @@ fn temporary_folder(named: &Path) -> anyhow::Result<Folder> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let around = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
     let name = named.file_name().unwrap_or(OsStr::new("traces"));
+    AROUND.lock().unwrap_or_else(PoisonError::into_inner).push(around.clone());
+    // Without it, a signal leaves the folder, and nothing else is different.
+    let _ = interrupt::clean_before_end(remove_around);
     Folder::make(&around)
         .and_then(|_| Folder::make(&around.join(name)))
         .with_context(|| format!("cannot create {}", shown(&around)))

@@ -6,6 +6,7 @@
 //! because only one of several can make a folder: several hosts may share the folder.
 
 use anyhow::{Context, bail};
+use apex_catalogue::Notes;
 use apex_trace::control::{MappedControl, Settings};
 use apex_trace::meta::{Exit, Meta, RecordedRank};
 use apex_trace::{JOINED_FILE, META_FILE, MOST_MEMBERS, member_dir, numbered};
@@ -89,6 +90,16 @@ pub fn begin(folder: &Folder, meta: &Meta) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Adds what is said about a member to the notes of the whole.
+pub fn note(dir: &Path, of_member: Notes) -> anyhow::Result<()> {
+    if of_member == Notes::default() {
+        return Ok(());
+    }
+    let mut notes = Notes::read(dir)?;
+    notes.join(of_member);
+    Ok(notes.store(&Folder::open(dir)?)?)
+}
+
 /// Makes the folder of the next member.
 pub fn new_member(folder: &Folder) -> anyhow::Result<PathBuf> {
     for number in 0..MOST_MEMBERS {
@@ -151,6 +162,7 @@ mod tests {
             timing: "sampled".into(),
             host: Host::default(),
             rank: Some(RecordedRank { rank, world_size: Some(2), restarts: 0, job: None }),
+            ranks: std::collections::BTreeMap::new(),
             universal: Vec::new(),
             imported: Vec::new(),
             checked: false,

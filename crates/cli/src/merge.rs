@@ -6,6 +6,7 @@
 
 use crate::{import, joined, output, session, units};
 use anyhow::{Context, bail};
+use apex_catalogue::Notes;
 use apex_conventions::documents;
 use apex_profile::{Ranks, launched_rank};
 use apex_trace::meta::Meta;
@@ -76,12 +77,14 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         members.iter().zip(&read).map(|(dir, session)| describe(dir, session)).collect();
     refuse_duplicates(&joined)?;
     let (world_size, notes) = notes(&read, &joined);
+    let said = said_about(&args.sessions, &members)?;
     let fresh = session::Fresh::make(Some(&args.output), OsStr::new("merge"))?;
     joined::begin(&fresh.folder, &whole(&read)?)?;
     for from in &members {
         let to = joined::new_member(&fresh.folder)?;
         copy(from, &to).with_context(|| format!("cannot copy {}", apex_untrusted::shown(from)))?;
     }
+    joined::note(fresh.folder.path(), said)?;
     joined::conclude(fresh.folder.path())?;
     let document = Document { session: args.output.clone(), members: joined, world_size, notes };
     if args.json { output::json(documents::MERGE, &document) } else { say(&document) }
@@ -90,8 +93,15 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 fn say(document: &Document) -> anyhow::Result<ExitCode> {
     document.notes.iter().for_each(output::remark);
     let ranks: u64 = document.members.iter().map(|member| member.ranks.len() as u64).sum();
-    let ranks =
-        if ranks == 0 { String::new() } else { format!("{}, ", units::counted(ranks, "rank", "ranks")) };
+    let without = unranked(&document.members);
+    let ranks = match (ranks, without) {
+        (0, _) => String::new(),
+        (ranks, 0) => format!("{}, ", units::counted(ranks, "rank", "ranks")),
+        (ranks, without) => {
+            let without = units::counted(without, "process", "processes");
+            format!("{}, {without} without a rank, ", units::counted(ranks, "rank", "ranks"))
+        }
+    };
     let hosts: BTreeSet<&str> = document.members.iter().map(|member| member.host.as_str()).collect();
     let shown = apex_untrusted::shown(&document.session);
     output::remark(format!(
@@ -113,6 +123,18 @@ fn members(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         bail!("{} sessions are more than the {} that one joins", members.len(), apex_trace::MOST_MEMBERS);
     }
     Ok(members)
+}
+
+/// Names, tags and remarks of the sessions, and of the members that they join.
+fn said_about(named: &[PathBuf], members: &[PathBuf]) -> anyhow::Result<Notes> {
+    let mut said = Notes::default();
+    for dir in named {
+        said.join(Notes::read(&import::opened(dir)?)?);
+    }
+    for dir in members {
+        said.join(Notes::read(dir)?);
+    }
+    Ok(said)
 }
 
 fn refuse_twice(members: &[PathBuf]) -> anyhow::Result<()> {
@@ -167,6 +189,12 @@ fn describe(dir: &Path, session: &Session) -> Joined {
     }
 }
 
+/// Processes of members in which a launcher told no rank.
+fn unranked(joined: &[Joined]) -> u64 {
+    let of = |member: &Joined| member.processes.saturating_sub(member.ranks.len()) as u64;
+    joined.iter().filter(|member| member.ranks.is_empty()).map(of).sum()
+}
+
 fn refuse_duplicates(joined: &[Joined]) -> anyhow::Result<()> {
     let mut seen: BTreeMap<u32, &Path> = BTreeMap::new();
     for member in joined {
@@ -197,12 +225,22 @@ fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
             sizes.join(", ")
         ));
     }
+    let unranked = unranked(joined);
     if let Some(world) = world.filter(|&world| recorded < world as usize) {
-        notes.push(format!("{recorded} of the job's {world} ranks were recorded"));
+        let was = if recorded == 1 { "was" } else { "were" };
+        let others = match unranked {
+            0 => String::new(),
+            others => format!(", and {} without a rank", units::counted(others, "process", "processes")),
+        };
+        notes.push(format!("{recorded} of the job's {world} ranks {was} recorded{others}"));
     }
     for member in joined.iter().filter(|member| member.ranks.is_empty()) {
+        let all = match recorded {
+            0 => "they are",
+            _ => "so all processes of the joined session are",
+        };
         notes.push(format!(
-            "no launcher told the ranks in {}: they are numbered by process identifiers",
+            "no launcher told the ranks in {}: {all} numbered by process identifiers",
             apex_untrusted::shown(&member.from)
         ));
     }
@@ -213,7 +251,8 @@ fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
 fn whole(read: &[Session]) -> anyhow::Result<Meta> {
     let first = read.iter().find_map(|session| session.meta.clone());
     let first = first.context("none of the sessions says what was run: their `session.json` is missing")?;
-    Ok(Meta { rank: None, pid: None, exit: None, ended_real_ns: None, ..first })
+    let ranks = BTreeMap::new();
+    Ok(Meta { rank: None, ranks, pid: None, exit: None, ended_real_ns: None, ..first })
 }
 
 /// Copies the files of a session.

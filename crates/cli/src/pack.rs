@@ -23,6 +23,7 @@ use std::process::ExitCode;
 #[command(after_long_help = "Examples:
   apex pack before                   writes before.tar.gz
   apex pack before -o mail.tar.gz
+  apex pack before --force           replaces before.tar.gz
   apex report before.tar.gz          reports on it without unpacking it first
   apex diff before.tar.gz after.tar.gz")]
 pub struct PackArgs {
@@ -31,6 +32,9 @@ pub struct PackArgs {
     /// File to write [default: SESSION.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace a file that is there already
+    #[arg(long, value_parser = FalseyValueParser::new())]
+    force: bool,
     #[arg(long, help = format!("Print JSON (schema {PACK})"), value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -82,6 +86,10 @@ pub fn pack(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     let to = args.output.clone().map_or_else(|| beside(&dir), Ok)?;
     session::refuse_output(&dir, &to)?;
+    if !args.force && to.symlink_metadata().is_ok() {
+        let to = apex_untrusted::shown(&to);
+        bail!("{to} is there already: name another file with -o, or replace it with --force");
+    }
     let mut packed = None;
     let written = progress::show(&format!("packing {shown}"), |_| {
         apex_untrusted::replace::file(&to, |file| {
@@ -115,7 +123,9 @@ fn beside(dir: &Path) -> anyhow::Result<PathBuf> {
 
 /// Runs `apex unpack`.
 pub fn unpack(args: &UnpackArgs) -> anyhow::Result<ExitCode> {
-    session::exists(&args.archive)?;
+    if matches!(args.archive.try_exists(), Ok(false)) {
+        bail!("there is no file {}: name the archive of a session", apex_untrusted::shown(&args.archive));
+    }
     let archive = &args.archive;
     let name = stem(archive);
     let to = args.output.clone().unwrap_or_else(|| PathBuf::from(&name));

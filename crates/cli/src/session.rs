@@ -31,6 +31,9 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 pub fn exists(path: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(path);
     match path.try_exists() {
+        Ok(false) if apex_pack::is_named_like_one(path) => {
+            bail!("there is no file {shown}: `apex pack` makes such a file of a session")
+        }
         Ok(false) => bail!("there is no session {shown}: create one with `apex run -o {shown} -- COMMAND`"),
         _ => Ok(()),
     }

@@ -1,6 +1,7 @@
 //! `apex hub backup`: a copy of the database of a running hub.
 
 use super::Database;
+use anyhow::bail;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +23,13 @@ pub struct Args {
 /// # Errors
 /// If the database cannot be read, or the file is there already or cannot be written.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
-    args.database.open_existing()?.back_up(&args.to)?;
+    let store = args.database.open_existing()?;
+    if args.to.symlink_metadata().is_ok_and(|found| !found.is_file() || found.len() > 0) {
+        bail!(
+            "{} is there already, and a backup replaces nothing: name a new file",
+            apex_untrusted::shown(&args.to)
+        );
+    }
+    store.back_up(&args.to)?;
     Ok(ExitCode::SUCCESS)
 }

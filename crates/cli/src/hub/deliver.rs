@@ -2,12 +2,14 @@
 
 use crate::destination::{ToHub, address, remarks};
 use crate::{exit, output, units};
-use anyhow::anyhow;
+use anyhow::bail;
 use apex_conventions::documents;
 use apex_delivery::{Addressee, Route, addressees, deliver};
+use apex_push::Target;
 use apex_spool::{Counts, Spool};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 /// Sends what waits in a spool to the hub that it is for, in an epilog or a timer.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
+  apex hub deliver                       to the hub for which everything waits
   apex hub deliver --hub http://hub:8765
   apex hub deliver --hub http://hub:8765 --spool /shared/me/spool --within 60s
   apex hub deliver --list                what waits, and for which hub; sends nothing
@@ -22,8 +25,8 @@ use std::time::Duration;
                                          after the hub has moved, or its token was replaced
 
 A message goes to the hub that `apex run` was told, with the token that it had, and to no other; one that was written without \
-a token goes to its hub with any, and one without a hub to any hub. Exits with status 1 if messages for this hub still wait \
-(with --list: if any wait).")]
+a token goes to its hub with any, and one without a hub to any hub. Without --hub, it is the hub for which messages wait, if \
+that is one. Exits with status 1 if messages still wait, for this hub or for others.")]
 pub struct Args {
     #[command(flatten)]
     to: ToHub,
@@ -42,7 +45,7 @@ pub struct Args {
 }
 
 /// The document of `--json`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Document {
     confirmed: u64,
     refused: u64,
@@ -82,7 +85,9 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     if args.list {
         return list(spool.as_ref(), args.json);
     }
-    let hub = args.to.target()?.ok_or_else(|| anyhow!("no hub is named: add --hub URL, or set APEX_HUB"))?;
+    let Some(hub) = hub(&args.to, spool.as_ref())? else {
+        return nothing(args.json);
+    };
     let also_for = args.also_for.iter().map(|url| address("--also-for", url)).collect::<Result<_, _>>()?;
     let route = Route { hub, also_for };
     let (done, counts) = match &spool {
@@ -110,7 +115,42 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(spool) = &spool {
         tell_losses(spool)?;
     }
-    Ok(if done.waiting == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+    let is_done = done.waiting + done.elsewhere == 0;
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+/// The hub that the user names, else the one for which messages wait; `None` if none wait.
+///
+/// # Errors
+/// If messages wait for several hubs, or for any.
+fn hub(to: &ToHub, spool: Option<&Spool>) -> anyhow::Result<Option<Target>> {
+    if let Some(named) = to.target()? {
+        return Ok(Some(named));
+    }
+    let found = spool.map(addressees).transpose()?.unwrap_or_default();
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let hubs: BTreeSet<&str> = found.keys().filter_map(|of| of.hub.as_deref()).collect();
+    let shown: Vec<_> = hubs.iter().map(|hub| apex_untrusted::printable(hub)).collect();
+    match &shown[..] {
+        [] => bail!("messages wait for any hub: name one with --hub URL, or in APEX_HUB"),
+        [only] => {
+            output::remark(format!("sends to {only}, for which messages wait"));
+            let named = ToHub { hub: hubs.first().map(|&hub| hub.to_owned()), ..to.clone() };
+            named.target()
+        }
+        several => bail!("messages wait for {}: name one with --hub URL", several.join(" and ")),
+    }
+}
+
+/// Says that nothing waits.
+fn nothing(json: bool) -> anyhow::Result<ExitCode> {
+    match json {
+        true => output::json(documents::HUB, &Document::default())?,
+        false => output::page(|out| writeln!(out, "nothing waits"))?,
+    };
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says what the spool has lost since this was said last.

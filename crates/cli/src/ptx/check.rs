@@ -41,7 +41,8 @@ pub struct Args {
     /// difference
     #[arg(long = "for", value_name = "GPUS", required = true, value_delimiter = ',', value_parser = gpu)]
     gpus: Vec<Target>,
-    /// Newest PTX version that the driver reads: 8.7 for drivers of CUDA 12.8 [default: any]
+    /// Newest PTX version that the driver reads: 8.7 for drivers of CUDA 12.8 [default: 9.5, the
+    /// newest that there is]
     #[arg(long, value_name = "VERSION", value_parser = version)]
     newest: Option<Version>,
     #[arg(long, help = format!("Print JSON (schema {PTX_CHECK})"), value_parser = FalseyValueParser::new())]
@@ -73,7 +74,7 @@ fn asked(gpus: &[Target], newest: Option<Version>) -> Vec<Asked> {
             names.push(*name);
         }
     }
-    let newest = newest.unwrap_or((u32::MAX, 0));
+    let newest = newest.unwrap_or(ptx::forms::NEWEST);
     names.iter().map(|&name| Asked { name, gpu: Gpu { capability: name.number, newest } }).collect()
 }
 
@@ -167,6 +168,8 @@ pub struct Blocked {
     pub form: String,
     /// The alternatives that have it: `PTX 8.0 and sm_90a`.
     pub needs: Vec<String>,
+    /// Why no GPU runs the module; null where this GPU is the reason.
+    pub refusal: Option<String>,
 }
 
 /// Results by kind, over all kernels and GPUs.
@@ -294,6 +297,7 @@ fn on_gpu(verdict: Verdict, asked: Asked, machine_code: bool) -> OnGpu {
                 line: found.line,
                 form: found.form,
                 needs: found.needs.iter().map(ToString::to_string).collect(),
+                refusal: found.refusal,
             });
             on_gpu.blocked = blocked.collect();
         }
@@ -312,7 +316,7 @@ fn without_ptx(contents: &Contents, asked: Asked, machine_code: bool) -> OnGpu {
         true => "machine code".to_owned(),
         false => format!("machine code for {}", targets.join(", ")),
     };
-    let blocked = vec![Blocked { line: 0, form, needs: Vec::new() }];
+    let blocked = vec![Blocked { line: 0, form, needs: Vec::new(), refusal: None }];
     OnGpu { blocked, ..empty(asked, Outcome::Cannot, false) }
 }
 

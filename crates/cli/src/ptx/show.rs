@@ -69,11 +69,20 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
         })
         .collect();
     let mut forms: BTreeMap<(&str, String), Vec<u32>> = BTreeMap::new();
+    let mut refused: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for blocked in &on_gpu.blocked {
+        let refusal = blocked.refusal.as_deref();
         let needs = match &blocked.needs[..] {
-            [] if blocked.form.starts_with("machine code") => {
-                "is for other GPUs, and there is no PTX".to_owned()
+            [] if refusal.is_some() => {
+                refused.entry(refusal.unwrap_or_default()).or_default().push(blocked.line);
+                continue;
             }
+            _ if refusal.is_some() => refusal.unwrap_or_default().to_owned(),
+            [] if blocked.form.starts_with("machine code") => format!(
+                "runs on GPUs of the same major compute capability, from that one on, and there is no PTX from which \
+                 {} could make its own: compile with PTX, or for {0}",
+                on_gpu.gpu
+            ),
             [] if blocked.line == 0 => "is no header that a driver takes".to_owned(),
             [] => "is in no table of PTX, or has other operands".to_owned(),
             needs => format!("needs {}", needs.join(", or ")),
@@ -84,6 +93,13 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
         [0] => format!("{form} {needs}"),
         _ => format!("{form} {needs}: {}", lines(places.into_iter())),
     }));
+    let mut refused: Vec<(Vec<u32>, &str)> = refused.into_iter().map(|(why, places)| (places, why)).collect();
+    refused.sort();
+    all.extend(
+        refused
+            .into_iter()
+            .map(|(places, why)| format!("no GPU takes the module, {}: {why}", lines(places.into_iter()))),
+    );
     all
 }
 

@@ -1,8 +1,8 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use crate::text::figures::{mark, share, unmarked_time};
+use crate::text::figures::{mark, unmarked_time};
 use crate::text::kernels::configuration;
-use crate::text::savings::{faster, is_minor, saving};
+use crate::text::savings::{amount, faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
@@ -111,7 +111,7 @@ fn heading(
         }
         (0, _) => format!("Advice: no findings from {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
-            let worth = format!("{} of {}", share(saving), of_what(profile));
+            let worth = format!("{} of {}", amount(saving), of_what(profile));
             format!(
                 "Advice: {}, worth {worth}{}",
                 units::counted(count as u64, "finding", "findings"),

@@ -153,6 +153,7 @@ fn heading(account: Account) -> &'static str {
         Account::Idle(IdleCause::Loading) => "loading codeᵖ",
         Account::Idle(IdleCause::Capturing) => "graph captureᵖ",
         Account::Idle(IdleCause::HostCode) => "host codeᵖ",
+        Account::Idle(IdleCause::Unrecorded) => "cause unknownᵖ",
         _ => "other callsᵖ",
     }
 }

@@ -382,7 +382,11 @@ pub fn record(
     let first = write_first(&meta, &fresh.folder)
         .and_then(|()| tuned::write(plan, &fresh.folder))
         .and_then(|()| ask_for_results(recording, &fresh.folder))
-        .and_then(|()| Ok(recording.notes.store(&fresh.folder)?));
+        .and_then(|()| Ok(recording.notes.store(&fresh.folder)?))
+        .and_then(|()| match output.filter(|_| meta.rank.is_some()) {
+            Some(whole) => joined::note(whole, recording.notes.clone()),
+            None => Ok(()),
+        });
     if let Err(error) = first {
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
@@ -586,6 +590,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         // Found out while the program starts.
         host: Host::default(),
         rank: own_rank(),
+        ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
         imported: Vec::new(),
         checked: recording.check,

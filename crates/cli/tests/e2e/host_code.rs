@@ -141,6 +141,10 @@ fn documents_and_exports_have_the_functions() {
     let stacks = std::fs::read(sandbox.path("idle.pb")).unwrap();
     let name = b"torch.serialization.save";
     assert!(stacks.windows(name.len()).any(|bytes| bytes == name), "the function is missing");
+    let firefox = sandbox.json(&["export", "--format", "firefox", "s"]);
+    assert_eq!(firefox["threads"][0]["samples"]["weightType"], "tracing-ms");
+    let names = firefox["threads"][0]["stringArray"].as_array().unwrap();
+    assert!(names.iter().any(|name| name == "torch.serialization.save" || name == "save"), "{names:?}");
     output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
     let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert!(page.contains(r#""idle":{"root":{"name":"program""#), "the tree of idle time is missing");

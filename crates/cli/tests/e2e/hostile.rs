@@ -48,6 +48,7 @@ fn session(folder: &Path) {
         timing: NAME.into(),
         rank: None,
         host: Host { name: NAME.into(), ..Host::default() },
+        ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
         imported: Vec::new(),
         checked: false,

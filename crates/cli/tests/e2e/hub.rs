@@ -118,10 +118,12 @@ fn a_run_without_its_hub_waits_in_the_spool_and_a_second_hub_gets_it() {
     let deliver = |address: &str, code: i32| asked(&["--hub", address], code);
     let failed = deliver(url, 1);
     assert_eq!((&failed["confirmed"], &failed["waiting"]), (&0.into(), &1.into()));
+    // Without --hub, it is the one that the message is for.
+    assert_eq!(asked(&[], 1), failed);
     // The message is for that hub and for no other, until somebody says that it has moved.
     let (_running, address) = hub(&sandbox, &[]);
     let here = format!("http://{address}");
-    let kept = deliver(&here, 0);
+    let kept = deliver(&here, 1);
     assert_eq!((&kept["confirmed"], &kept["waiting"], &kept["elsewhere"]), (&0.into(), &0.into(), &1.into()));
     let waiting = json!({"hub": url, "token_hash": null, "messages": 1});
     assert_eq!(asked(&["--list"], 1)["waiting"], json!([waiting]));
@@ -140,7 +142,9 @@ fn a_run_without_its_hub_waits_in_the_spool_and_a_second_hub_gets_it() {
     let run = sandbox.apex(&["run", "--device", "cpu", "-o", "t", "-q", "--spool", "spool", "--"]);
     let mut run = run;
     output(run.arg(program()).args(["launch", "5"]), 0);
-    deliver(&here, 0);
+    assert_eq!(asked(&["--hub", &here], 0)["confirmed"], 1);
+    let nothing = output(&mut sandbox.apex(&["hub", "deliver", "--spool", "spool"]), 0);
+    assert_eq!(text(&nothing.stdout), "nothing waits\n");
     assert_eq!(document(&address, "/api/v1/jobs")["jobs"].as_array().unwrap().len(), 2);
 }
 
@@ -350,7 +354,7 @@ fn tables_and_copies_of_a_running_hub_are_made() {
     let backup = ["hub", "backup", "--database", "hub.db", "copy.db"];
     output(&mut sandbox.apex(&backup), 0);
     let again = output(&mut sandbox.apex(&backup), 125);
-    assert!(text(&again.stderr).contains("already exists"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("is there already"), "{}", text(&again.stderr));
     let report = sandbox.json(&["hub", "report", "--database", "copy.db", "--json"]);
     assert_eq!(report["jobs"].as_array().unwrap().len(), 1);
 }

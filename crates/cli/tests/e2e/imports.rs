@@ -119,3 +119,62 @@ fn the_time_of_a_steps_kernels_is_measured() {
     let said = text(&output(&mut sandbox.apex(&["report", "t.json"]), 0).stdout).replace("\n  ", " ");
     assert!(said.contains("A step takes 100 µsᵐ") && said.contains("its kernels take 30.0 µsᵐ."), "{said}");
 }
+
+#[test]
+fn what_a_trace_does_not_have_is_unknown_and_not_advised_on() {
+    let sandbox = Sandbox::new();
+    let h100 = r#"{"deviceProperties": [{"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "numSms": 132,
+        "maxThreadsPerMultiprocessor": 2048, "regsPerMultiprocessor": 65536}], "traceEvents": "#;
+    // Kernels of 40 µs without grid and block, with registers; and without the calls.
+    let registers = r#""stream": 7, "registers per thread": 32"#;
+    let bare = steps(60).replace("\"stream\": 7", registers).replace("\"dur\": 10,", "\"dur\": 15,");
+    std::fs::write(sandbox.path("bare.json"), format!("{h100}{bare}}}")).unwrap();
+    let report = sandbox.json(&["report", "--json", "bare.json"]);
+    let kernel = &report["profile"]["kernels"][0];
+    assert!(kernel["geometry"].is_null(), "{kernel:#}");
+    for finding in report["advice"]["findings"].as_array().unwrap() {
+        assert!(!finding.to_string().contains("block"), "{finding:#}");
+    }
+    let said = text(&output(&mut sandbox.apex(&["report", "bare.json"]), 0).stdout);
+    assert!(said.contains("<<<?, ?>>>"), "{said}");
+    let rows = sandbox.apex(&["export", "--format", "json", "--what", "kernels", "bare.json"]);
+    let rows = text(&output(&mut { rows }, 0).stdout);
+    assert!(rows.contains("\"grid_x\":null") && !rows.contains("\"block_y\":0"), "{rows}");
+
+    let calls_gone = bare.replace("cuda_runtime", "cpu_op");
+    std::fs::write(sandbox.path("alone.json"), format!("{h100}{calls_gone}}}")).unwrap();
+    let report = sandbox.json(&["report", "--json", "alone.json"]);
+    let idle = &report["profile"]["activities"][0]["accounts"]["idle"];
+    assert!(idle["unrecorded"]["value"].as_f64() > Some(0.0) && idle["host_code"].is_null(), "{idle:#}");
+    let out = output(&mut sandbox.apex(&["report", "alone.json"]), 0);
+    let said = text(&out.stdout).replace("\n  ", " ");
+    assert!(said.contains("the reason was not recorded"), "{said}");
+    assert!(said.contains("idle: cause unknown") && !said.contains("host code"), "{said}");
+    assert!(!said.contains("launch calls") && !said.contains("synchronisation"), "nothing is fine: {said}");
+    assert!(text(&out.stderr).contains("why the GPU is idle cannot be told"));
+}
+
+#[test]
+fn a_folder_whose_only_trace_is_cut_says_so() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("log")).unwrap();
+    std::fs::write(sandbox.path("log/rank1.json"), &TRACE[..60]).unwrap();
+    for command in [&["report", "log"][..], &["import", "log"]] {
+        let said = text(&output(&mut sandbox.apex(command), 125).stderr).replace("\n  ", " ");
+        assert!(said.contains("rank1.json") && said.contains("ends in the middle"), "{said}");
+        assert!(!said.contains("apex run"), "{said}");
+    }
+}
+
+#[test]
+fn ranks_have_the_numbers_of_their_files() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("log")).unwrap();
+    for worker in [3, 10] {
+        let path = sandbox.path(&format!("log/worker{worker}.pt.trace.json"));
+        std::fs::write(path, TRACE).unwrap();
+    }
+    let report = sandbox.json(&["report", "--json", "log"]);
+    let ranks = report["profile"]["processes"].as_array().unwrap().iter().map(|of| of["rank"].as_u64());
+    assert_eq!(ranks.collect::<Vec<_>>(), [Some(3), Some(10)]);
+}

@@ -103,3 +103,62 @@ fn programs_are_searched_for_fatbins() {
     let page = checked(&sandbox, &["program", "--for", "sm_90,sm_120"], 0);
     assert!(page.contains("runs"), "{page}");
 }
+
+/// What the check of a kernel of these declarations and statements says, which cannot run.
+fn refused(header: &str, declared: &str, statements: &str) -> String {
+    let sandbox = Sandbox::new();
+    let source = format!(
+        "{header}\n.address_size 64\n.func one(.param .b32 a) {{ ret; }}\n{declared}\n.visible .entry k(.param .u64 p) {{\n\
+         .reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n.param .b64 wide;\n{statements}\nret; }}\n"
+    );
+    std::fs::write(sandbox.path("k.ptx"), source).unwrap();
+    checked(&sandbox, &["k.ptx", "--for", "sm_90"], 1).replace("\n  ", " ")
+}
+
+#[test]
+fn what_no_driver_takes_does_not_run() {
+    const EIGHT: &str = ".version 8.0\n.target sm_80";
+    for (declared, statements, reason) in [
+        (".global .b32 twice;\n.global .b32 twice;", "", "`twice`"),
+        ("", "again: add.u32 %r1, %r1, 1;\nagain: add.u32 %r1, %r1, 1;", "`again`"),
+        ("", "call one, (wide);", "`one`"),
+        ("", "@%r1 add.u32 %r1, %r1, 1;", "the guard must be a `.pred` register"),
+        ("", "shfl.idx.b32 %r0, %r1, 0, 31;", "without `.sync`"),
+        ("", ".shared .b8 much[50000];", "50000 bytes of shared memory"),
+        (".const .b8 much[70000];", "", "70000 bytes of constants"),
+        ("", "add.u32 %undeclared, %r1, 1;", "`%undeclared`"),
+        ("", "bra nowhere;", "`nowhere`"),
+    ] {
+        let page = refused(EIGHT, declared, statements);
+        assert!(page.contains("cannot run") && page.contains(reason), "{statements}: {page}");
+        assert!(!page.contains("in no table"), "{statements}: {page}");
+    }
+    let wgmma = refused(".version 8.0\n.target sm_90", "", "wgmma.fence.sync.aligned;");
+    assert!(
+        wgmma.contains("needs PTX 8.0 and sm_90a in the module's header, which says PTX 8.0, sm_90"),
+        "{wgmma}"
+    );
+    let sandbox = Sandbox::new();
+    let kernel = ".version 99.9\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+    std::fs::write(sandbox.path("new.ptx"), kernel).unwrap();
+    let page = checked(&sandbox, &["new.ptx", "--for", "sm_80"], 0);
+    assert!(page.contains("runs lowered") && page.contains("PTX 7.0"), "{page}");
+}
+
+#[test]
+fn a_cubin_says_which_gpus_run_it() {
+    let sandbox = Sandbox::new();
+    // The header of a cubin for sm_90, as the interface's versions 7 and 8 have it.
+    for (version, marks) in [(7, 0x5a_055a_u32), (8, 0x0600_5a04)] {
+        let mut cubin = b"\x7fELF\x02\x01\x01".to_vec();
+        cubin.resize(64, 0);
+        cubin[8] = version;
+        cubin[18] = 190;
+        cubin[48..52].copy_from_slice(&marks.to_le_bytes());
+        std::fs::write(sandbox.path("k.cubin"), cubin).unwrap();
+        let page = checked(&sandbox, &["k.cubin", "--for", "sm_90"], 0);
+        assert!(page.contains("runs (machine code)"), "{page}");
+        let page = checked(&sandbox, &["k.cubin", "--for", "sm_80"], 1).replace("\n  ", " ");
+        assert!(page.contains("machine code for sm_90 runs on GPUs of the same major"), "{page}");
+    }
+}

@@ -100,7 +100,7 @@ fn sessions_recorded_apart_are_merged_and_a_rank_that_is_there_twice_is_refused(
         assert!(!sandbox.path("x").exists(), "{arguments:?}");
     }
     let part = output(&mut sandbox.apex(&["merge", "a", "-o", "part"]), 0);
-    assert!(text(&part.stderr).contains("1 of the job's 2 ranks were recorded"), "{}", text(&part.stderr));
+    assert!(text(&part.stderr).contains("1 of the job's 2 ranks was recorded"), "{}", text(&part.stderr));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Sessions as things: listed, named, packed into one file that every command reads.
 
-use crate::common::{Sandbox, launches, output, text};
+use crate::common::{Running, Sandbox, launches, output, send, text, wait_until};
 use crate::verdicts::record;
 use apex_trace::MappedControl;
 use apex_trace::control::Settings;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::Ordering;
 use test_session::LEGACY;
 
@@ -136,7 +137,7 @@ fn names_tags_and_notes_stay_with_a_session() {
     assert_eq!(sandbox.json(&["note", "noted", "--json"]), notes);
     fs::write(sandbox.path("s/notes.json"), "damaged").unwrap();
     let said = text(&output(&mut sandbox.apex(&["note", "s", "more"]), 125).stderr);
-    assert!(said.contains("notes.json is not changed"), "{said}");
+    assert!(said.contains("notes.json is damaged (") && said.contains("nor changed"), "{said}");
     output(&mut sandbox.apex(&["report", "s"]), 0);
     let run = ["--name", "named", "--tag", "a", "--tag", "b"];
     output(
@@ -206,4 +207,85 @@ fn findings_have_forms_for_other_tools() {
     );
     assert!(!log["runs"][0]["results"].as_array().unwrap().is_empty());
     output(&mut sandbox.apex(&["report", "--format", "sarif", "--json", "s"]), 2);
+}
+
+/// Writes an archive whose first file seems to have seven gibibytes, which are a hole.
+fn endless_archive(path: &std::path::Path) {
+    let mut header = [0; 512];
+    header[..7].copy_from_slice(b"control");
+    for (at, text) in [(100, "0000600"), (124, "70000000000"), (136, "00000000000"), (257, "ustar")] {
+        header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    }
+    header[263..265].copy_from_slice(b"00");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    fs::write(path, header).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_len(512 + (7 << 30)).unwrap();
+}
+
+#[test]
+fn a_signal_while_an_archive_is_read_leaves_no_folder() {
+    let sandbox = Sandbox::new();
+    endless_archive(&sandbox.path("endless.tar"));
+    fs::create_dir(sandbox.path("tmp")).unwrap();
+    let written = || fs::read_dir(sandbox.path("tmp")).unwrap().count();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut report = sandbox.apex(&["report", "endless.tar"]);
+        let mut apex = Running::start(report.env("TMPDIR", sandbox.path("tmp")));
+        wait_until("the folder is made", || written() > 0);
+        send(apex.0.id(), signal);
+        assert_eq!(apex.0.wait().unwrap().signal(), Some(signal));
+        assert_eq!(written(), 0, "signal {signal}");
+    }
+}
+
+#[test]
+fn what_is_packed_is_not_overwritten_and_what_is_not_there_is_named() {
+    let sandbox = packed();
+    let said = text(&output(&mut sandbox.apex(&["pack", "s"]), 125).stderr);
+    assert!(said.contains("s.tar.gz is there already") && said.contains("--force"), "{said}");
+    output(&mut sandbox.apex(&["pack", "s", "--force"]), 0);
+    for command in [["report", "gone.tar.gz"], ["unpack", "gone.tar.gz"]] {
+        let said = text(&output(&mut sandbox.apex(&command), 125).stderr);
+        assert!(said.contains("there is no file gone.tar.gz") && !said.contains("apex run"), "{said}");
+    }
+    // Damage in the middle of a small archive has its place.
+    let mut bytes = fs::read(sandbox.path("s.tar.gz")).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle..middle + 4].fill(0xff);
+    fs::write(sandbox.path("hurt.tar.gz"), &bytes).unwrap();
+    let said = text(&output(&mut sandbox.apex(&["unpack", "hurt.tar.gz"]), 125).stderr);
+    let place = said.rsplit("near byte ").next().and_then(|rest| rest.trim().parse::<usize>().ok());
+    assert!(place.is_some_and(|place| (middle..bytes.len()).contains(&place)), "{middle}: {said}");
+    fs::write(sandbox.path("there.db"), "something").unwrap();
+    output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "add", "physics"]), 0);
+    let backup = ["hub", "backup", "--database", "hub.db", "there.db"];
+    let said = text(&output(&mut sandbox.apex(&backup), 125).stderr);
+    assert!(said.contains("there.db is there already, and a backup replaces nothing"), "{said}");
+}
+
+#[test]
+fn names_and_tags_of_ranks_are_those_of_the_whole() {
+    let sandbox = Sandbox::new();
+    for rank in ["0", "1"] {
+        let mut run =
+            sandbox.apex(&["run", "--device", "cpu", "-o", "job", "--name", "base", "--tag", "h200"]);
+        run.args(["--tag", &format!("rank-{rank}"), "--"]).arg(crate::common::program());
+        run.args(["launch", "1"]).env("RANK", rank).env("WORLD_SIZE", "2");
+        output(&mut run, 0);
+    }
+    let notes = sandbox.json(&["note", "job", "--json"]);
+    assert_eq!(
+        (&notes["name"], &notes["tags"]),
+        (&"base".into(), &serde_json::json!(["h200", "rank-0", "rank-1"]))
+    );
+    session(&sandbox, "s");
+    output(&mut sandbox.apex(&["note", "s", "a remark", "--name", "other", "--tag", "slow"]), 0);
+    let merged = output(&mut sandbox.apex(&["merge", "job", "s", "-o", "all"]), 0);
+    let said = text(&merged.stderr);
+    assert!(said.contains("2 ranks, 1 process without a rank"), "{said}");
+    let notes = sandbox.json(&["note", "all", "--json"]);
+    assert_eq!((&notes["name"], &notes["tags"][3]), (&"base + other".into(), &"slow".into()));
+    assert_eq!(notes["notes"][0]["text"], "a remark");
 }

@@ -59,6 +59,24 @@ impl Kernel {
     }
 }
 
+/// The architecture that a cubin is for (90 for sm_90). Byte 8 of an ELF file is the version of its
+/// interface, the word at 48 has marks: up to version 7 the lowest byte is the architecture, later
+/// the next one. Files of CUDA 13.5 do not tell `sm_90a` from `sm_90`.
+///
+/// # Errors
+/// Bytes that are no cubin.
+pub fn architecture(cubin: &[u8]) -> Result<u32, ImageError> {
+    if !cubin.starts_with(&ELF_MAGIC) {
+        return Err(ImageError::Unrecognised);
+    }
+    const VERSION_AT: usize = 8;
+    const MARKS_AT: usize = 48;
+    const FIRST_NEW: u8 = 8;
+    let version = *cubin.get(VERSION_AT).ok_or(ImageError::Truncated)?;
+    let marks = u32_at(cubin, MARKS_AT)?;
+    Ok(if version >= FIRST_NEW { marks >> 8 & 0xff } else { marks & 0xff })
+}
+
 /// Reads the properties of the kernel of this name from the tables of a cubin; `None` if it has no
 /// such kernel.
 ///
@@ -91,7 +109,7 @@ pub fn code<'a>(cubin: &'a [u8], name: &str) -> Result<Option<Code<'a>>, ImageEr
         return Err(ImageError::Unrecognised);
     }
     let file = File { bytes: cubin, tables: Tables::of(cubin)? };
-    if file.architecture()? < VOLTA {
+    if architecture(cubin)? < VOLTA {
         return Ok(None);
     }
     let Some(entry) = file.entry(name.as_bytes())? else { return Ok(None) };
@@ -163,18 +181,6 @@ impl<'a> File<'a> {
     fn symbols(&self) -> Result<Option<Symbols<'a>>, ImageError> {
         let Some(table) = self.first(|section| section.kind == Section::SYMBOLS)? else { return Ok(None) };
         Ok(Some((table.content(self.bytes)?, self.section(table.link)?.content(self.bytes)?)))
-    }
-
-    /// The architecture that the file is for (90 for sm_90). Byte 8 of an ELF file is the version
-    /// of its interface, the word at 48 has marks: up to version 7 the lowest byte is the
-    /// architecture, later the next one.
-    fn architecture(&self) -> Result<u32, ImageError> {
-        const VERSION_AT: usize = 8;
-        const MARKS_AT: usize = 48;
-        const FIRST_NEW: u8 = 8;
-        let version = *self.bytes.get(VERSION_AT).ok_or(ImageError::Truncated)?;
-        let marks = u32_at(self.bytes, MARKS_AT)?;
-        Ok(if version >= FIRST_NEW { marks >> 8 & 0xff } else { marks & 0xff })
     }
 
     /// The names of what a function calls: a list of pairs of symbols, caller and callee, of which

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::container::{Entries, Header, KIND_CUBIN, KIND_PTX};
-use crate::{ELF_MAGIC, FATBIN_MAGIC, ImageError, looks_like_ptx, u16_at};
+use crate::{ELF_MAGIC, FATBIN_MAGIC, ImageError, cubin, looks_like_ptx, u16_at};
 
 /// Machine of an ELF file for GPUs: `EM_CUDA`.
 const MACHINE_CUDA: u16 = 190;
@@ -53,7 +53,8 @@ pub fn images(file: &[u8]) -> Result<Vec<Contents>, ImageError> {
     }
     let is_elf = file.starts_with(&ELF_MAGIC);
     if is_elf && u16_at(file, MACHINE_AT) == Ok(MACHINE_CUDA) {
-        return Ok(vec![Contents { machine_code: vec![0], ..Contents::default() }]);
+        let architecture = cubin::architecture(file).unwrap_or(0);
+        return Ok(vec![Contents { machine_code: vec![architecture], ..Contents::default() }]);
     }
     if looks_like_ptx(file) {
         return Ok(vec![Contents { ptx: vec![(0, file.to_vec())], ..Contents::default() }]);

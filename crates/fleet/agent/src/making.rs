@@ -102,13 +102,15 @@ fn ns_to_us(ns: f64) -> u64 {
 }
 
 fn times(accounts: &Accounts) -> Times {
+    let idle = |cause| accounts.idle.get(&cause).copied().map_or(0, us);
     Times {
         kernels_us: us(accounts.kernels),
         collectives_us: us(accounts.collectives),
         waiting_us: us(accounts.waiting),
         copies_us: us(accounts.copies),
-        idle_us: IdleCause::ALL.map(|cause| accounts.idle.get(&cause).copied().map_or(0, us)),
-        unknown_us: us(accounts.unknown),
+        idle_us: std::array::from_fn(|at| idle(IdleCause::ALL[at])),
+        // (A run records its calls: an import is not sent to a hub.)
+        unknown_us: us(accounts.unknown).saturating_add(idle(IdleCause::Unrecorded)),
         outside_us: 0,
     }
 }

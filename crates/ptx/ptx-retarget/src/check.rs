@@ -1,13 +1,16 @@
 //! Finds the kernels of a module that a GPU takes.
+//! Which kernels of a module a GPU takes. What the verifier refuses, no driver takes, and a driver
+//! takes a module as a whole or not at all.
 
 use std::collections::{HashMap, HashSet};
 
 use ptx::body::{Body, Names, Operand, Symbol};
+use ptx::forms::Need;
 use ptx::syntax::tree::FunctionKind;
 use ptx::{Function, Module, Statement, needs};
 
 use crate::gates::{Catalog, of_declarations, special_registers};
-use crate::lowering::{Blocked, Change, lower};
+use crate::lowering::{Blocked, Change, Lowered, lower};
 use crate::{Gpu, Header};
 
 /// Verdict on a kernel for one GPU.
@@ -50,7 +53,8 @@ pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
         module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
     let graph = Graph::of(module, &names);
     let lowered = lower(module, gpu, true);
-    let invalid = invalid(module, &names);
+    let mut invalid = invalid(module, &names);
+    let lowered = Lowered { blocked: explained(lowered.blocked, &mut invalid, module), ..lowered };
     kernels
         .map(|kernel| {
             let reached = graph.reached(kernel);
@@ -73,7 +77,8 @@ pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
 
 fn no_target(kernel: &Function) -> Blocked {
     let (function, line) = (kernel.name.clone(), kernel.position.line);
-    Blocked { function, line, form: ".target".to_owned(), needs: Vec::new(), approximate: None }
+    let form = ".target".to_owned();
+    Blocked { function, line, form, needs: Vec::new(), approximate: None, refusal: None }
 }
 
 /// What the module may not use by its own header: no driver takes it, the newest included.
@@ -88,7 +93,9 @@ fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
     for function in module.functions().filter(|function| function.body.is_some()) {
         let mut note = |line: u32, form: String, needs: Vec<_>| {
             if !header.meets(&needs) {
-                found.push(Blocked { function: function.name.clone(), line, form, needs, approximate: None });
+                let function = function.name.clone();
+                let refusal = Some(by_own_header(header, &needs));
+                found.push(Blocked { function, line, form, needs, approximate: None, refusal });
             }
         };
         for need in of_declarations(function) {
@@ -107,6 +114,53 @@ fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
 }
 
 /// Returns the functions that each function may call.
+/// Says that the module's own header does not allow what it uses.
+fn by_own_header(own: Header, needs: &[Need]) -> String {
+    let needs: Vec<String> = needs.iter().map(ToString::to_string).collect();
+    match needs.is_empty() {
+        true => "is in no table of PTX, or has other operands".to_owned(),
+        false => format!("needs {} in the module's header, which says {own}", needs.join(", or ")),
+    }
+}
+
+/// Adds what the verifier refuses to `invalid`, and gives what a GPU lacks with the verifier's
+/// reason where no table has the form.
+fn explained(blocked: Vec<Blocked>, invalid: &mut Vec<Blocked>, module: &Module) -> Vec<Blocked> {
+    let mut problems: HashMap<u32, Vec<String>> = HashMap::new();
+    for problem in ptx::verify(module) {
+        problems.entry(problem.position.line).or_default().push(problem.message);
+    }
+    let mut told: HashSet<u32> = HashSet::new();
+    let explain = |found: Blocked| {
+        let problem = problems.get(&found.line).filter(|_| found.needs.is_empty() && found.line > 0);
+        match problem {
+            Some(messages) => Blocked { refusal: Some(messages.join("; ")), ..found },
+            None => found,
+        }
+    };
+    let blocked: Vec<Blocked> = blocked.into_iter().map(explain).collect();
+    *invalid = std::mem::take(invalid).into_iter().map(explain).collect();
+    told.extend(blocked.iter().filter(|found| found.needs.is_empty()).map(|found| found.line));
+    told.extend(invalid.iter().map(|found| found.line));
+    // (A header that no driver takes is told with line 0.)
+    let is_header_told = told.contains(&0);
+    let mut rest: Vec<(u32, Vec<String>)> = problems
+        .into_iter()
+        .filter(|(line, _)| !told.contains(line) && !(*line == 1 && is_header_told))
+        .collect();
+    rest.sort();
+    invalid.extend(rest.into_iter().map(|(line, messages)| Blocked {
+        function: "".into(),
+        line,
+        form: String::new(),
+        needs: Vec::new(),
+        approximate: None,
+        refusal: Some(messages.join("; ")),
+    }));
+    blocked
+}
+
+/// Which functions each function may call.
 struct Graph {
     /// By name: those that it names.
     callees: HashMap<String, Vec<String>>,

@@ -40,13 +40,22 @@ pub struct Blocked {
     pub needs: Vec<Need>,
     /// The approximate row that would take it.
     pub approximate: Option<&'static Row>,
+    /// Why no driver takes the module, whatever the GPU; `None` where the GPU is the reason.
+    pub refusal: Option<String>,
 }
 
 impl Blocked {
     /// A module's header that no driver of the GPU takes, and the one that it would need.
     pub(crate) fn by_header(own: Header, needs: Option<Need>) -> Blocked {
         let needs = Vec::from_iter(needs);
-        Blocked { function: "".into(), line: 0, form: own.to_string(), needs, approximate: None }
+        Blocked {
+            function: "".into(),
+            line: 0,
+            form: own.to_string(),
+            needs,
+            approximate: None,
+            refusal: None,
+        }
     }
 }
 
@@ -223,7 +232,14 @@ impl Lowering {
             }
             found => {
                 let approximate = found.map(|(row, _)| row);
-                self.blocked.push(Blocked { function, line: line_number, form, needs, approximate });
+                self.blocked.push(Blocked {
+                    function,
+                    line: line_number,
+                    form,
+                    needs,
+                    approximate,
+                    refusal: None,
+                });
                 Outcome::Keep
             }
         }
@@ -281,7 +297,7 @@ impl Lowering {
             return self.keep(needs);
         }
         let (function, form) = (function.name.clone(), form.to_owned());
-        self.blocked.push(Blocked { function, line, form, needs, approximate: None });
+        self.blocked.push(Blocked { function, line, form, needs, approximate: None, refusal: None });
     }
 
     fn keep(&mut self, needs: Vec<Need>) {

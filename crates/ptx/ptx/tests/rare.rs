@@ -104,3 +104,50 @@ fn what_is_wrong_beside_it_is_refused() {
         }
     }
 }
+
+/// A module of a version and target: declarations, parameters and statements of a kernel.
+fn module(version: &str, target: &str, [declared, parameters, statements]: [&str; 3]) -> String {
+    format!(
+        ".version {version}\n.target {target}\n.address_size 64\n{declared}\n.entry k({parameters})\n{{\n\t.reg .pred %p<4>;\n\t\
+         .reg .b32 %r<4>;\n\t{statements}\n\tret;\n}}\n"
+    )
+}
+
+#[test]
+fn limits_and_retired_instructions_are_those_of_ptxas() {
+    let shfl = ["", "", "shfl.idx.b32 %r0, %r1, 0, 31;"];
+    let vote = ["", "", "vote.all.pred %p0, %p1;"];
+    let sync = ["", "", "shfl.sync.idx.b32 %r0, %r1, 0, 31, -1;"];
+    let parameters =
+        |bytes| ["", [".param .b8 p[4352]", ".param .b8 p[4353]", ".param .b8 p[32765]"][bytes], ""];
+    let own = |bytes| ["", "", [".shared .b8 a[49152];", ".shared .b8 a[49153];"][bytes]];
+    let read = "ld.shared.b32 %r0, [a];";
+    let large = ".shared .b8 a[50000];";
+    let called = ".shared .b8 a[50000];\n.func f() {\n.reg .b32 %r;\nld.shared.b32 %r, [a];\nret;\n}";
+    let constants = |bytes| [[".const .b8 c[65536];", ".const .b8 c[65537];"][bytes], "", ""];
+    for (version, target, parts, is_taken) in [
+        ("6.3", "sm_75", shfl, true),
+        ("6.4", "sm_70", shfl, false),
+        ("8.0", "sm_80", shfl, false),
+        ("8.0", "sm_60", shfl, true),
+        ("8.0", "sm_80", vote, false),
+        ("8.0", "sm_80", sync, true),
+        ("8.0", "sm_80", parameters(0), true),
+        ("8.0", "sm_80", parameters(1), false),
+        ("8.1", "sm_80", parameters(1), true),
+        ("8.1", "sm_60", parameters(1), false),
+        ("8.1", "sm_80", parameters(2), false),
+        ("8.0", "sm_80", own(0), true),
+        ("8.0", "sm_80", own(1), false),
+        ("8.0", "sm_80", [large, "", ""], true),
+        ("8.0", "sm_80", [large, "", read], false),
+        ("8.0", "sm_80", [called, "", ""], true),
+        ("8.0", "sm_80", [called, "", "call f, ();"], false),
+        ("8.0", "sm_80", constants(0), true),
+        ("8.0", "sm_80", constants(1), false),
+    ] {
+        let source = module(version, target, parts);
+        let said = problems(&source);
+        assert_eq!(said.is_empty(), is_taken, "{source}{said:?}");
+    }
+}

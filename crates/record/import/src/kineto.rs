@@ -10,7 +10,7 @@ use crate::calls::{ends_of_copy, is_between_devices, memory};
 use crate::decimal::scaled;
 use crate::error::Error;
 use crate::json::{Cursor, Damage, Splitter, Stop, whole};
-use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work, several};
 use crate::xla::{self, Xla};
 use cuda_launch::Dim3;
 use std::borrow::Cow;
@@ -136,6 +136,9 @@ struct Reader<'p> {
     damaged: u64,
     untimed: u64,
     refusal: Option<String>,
+    /// Events whose time is a text, and events whose time is a number.
+    text_times: u64,
+    number_times: u64,
     cuda: [Option<u64>; 3],
     has_stacks_flag: bool,
 }
@@ -153,6 +156,8 @@ impl<'p> Reader<'p> {
             damaged: 0,
             untimed: 0,
             refusal: None,
+            text_times: 0,
+            number_times: 0,
             cuda: [None; 3],
             has_stacks_flag: false,
         }
@@ -252,9 +257,8 @@ impl<'p> Reader<'p> {
             let at = splitter.position();
             splitter.drain();
             self.trace.remarks.push(format!(
-                "behind the trace, from byte {at} on, there are {} bytes more, which are not read: each trace \
-                 has to be a file of its own",
-                splitter.position() - at
+                "behind the trace, from byte {at} on, there {} not read: each trace has to be a file of its own",
+                several_more(splitter.position() - at)
             ));
         }
     }
@@ -331,11 +335,16 @@ impl<'p> Reader<'p> {
             }
             "deviceProperties" => {
                 let devices = &mut self.process.devices;
+                let mut foreign = None;
                 let _ = cursor.list(|cursor| {
                     let (id, device) = device(cursor)?;
+                    foreign = foreign.take().or_else(|| xla::foreign_device(&device.name));
                     devices.insert(id, device);
                     Ok(())
                 });
+                if let Some(what) = foreign {
+                    self.refuse(&what);
+                }
             }
             _ => {}
         }
@@ -354,17 +363,21 @@ impl<'p> Reader<'p> {
     }
 
     fn parsed(&mut self, event: &Event<'_>) {
-        if event.has_text_time {
-            return self
-                .refuse("its times are texts, as Ascend's profiler writes them; APEX knows CUDA devices");
-        }
         if event.phase == b'M' {
             return self.named(event);
         }
+        if event.has_text_time {
+            self.text_times += 1;
+            return;
+        }
+        self.number_times += u64::from(event.ts.is_some());
         if !self.planes.is_empty() && event.category.is_empty() {
             return self.of_jax(event);
         }
         let kind = category(event.category.as_bytes());
+        if kind == Category::Kernel && event.name.starts_with("__amd_rocclr") {
+            return self.refuse(xla::AMD);
+        }
         if kind == Category::Known {
             return;
         }
@@ -529,7 +542,16 @@ impl<'p> Reader<'p> {
         self.process.configs.number(config)
     }
 
+    /// Ascend's profiler writes all times as texts; a few of them are damage.
+    fn judge_text_times(&mut self) {
+        if self.text_times > 0 && self.number_times == 0 {
+            self.refuse("its times are texts, as Ascend's profiler writes them; APEX knows CUDA devices");
+        }
+        self.damaged += self.text_times;
+    }
+
     fn finish(mut self) -> Result<Trace, Error> {
+        self.judge_text_times();
         self.check()?;
         if !self.has_list {
             let what = match &self.trace.cut {
@@ -555,10 +577,11 @@ impl<'p> Reader<'p> {
         }
         let remarks = &mut self.trace.remarks;
         if self.damaged > 0 {
-            remarks.push(format!("{} events make no sense and are left out", self.damaged));
+            remarks.push(senseless(self.damaged));
         }
         if self.untimed > 0 {
-            remarks.push(format!("{} events have no time and are left out", self.untimed));
+            let events = several(self.untimed, "event has", "events have");
+            remarks.push(format!("{events} no time: left out"));
         }
         if self.callers.len() > 1 {
             remarks.push(format!(
@@ -587,7 +610,7 @@ impl<'p> Reader<'p> {
         self.trace.version.clear();
         let remarks = &mut self.trace.remarks;
         if self.damaged > 0 {
-            remarks.push(format!("{} events make no sense and are left out", self.damaged));
+            remarks.push(senseless(self.damaged));
         }
         if self.trace.events >= xla::MOST_OF_JSON {
             remarks.push(format!(
@@ -603,6 +626,20 @@ impl<'p> Reader<'p> {
         self.trace.processes.push(self.process);
         self.trace
     }
+}
+
+/// What is behind a trace: `are 7 bytes more, which are`.
+fn several_more(bytes: u64) -> String {
+    if bytes == 1 {
+        "is 1 byte more, which is".to_owned()
+    } else {
+        format!("are {bytes} bytes more, which are")
+    }
+}
+
+/// Says that events are left out.
+fn senseless(events: u64) -> String {
+    format!("{} no sense: left out", several(events, "event makes", "events make"))
 }
 
 /// Whether a value in place of an event is one of JSON.

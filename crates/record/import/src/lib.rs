@@ -40,7 +40,7 @@ use apex_trace::meta::{Host, Meta, SCHEMA};
 use apex_untrusted::{Folder, read};
 use bounds::MOST_BYTES;
 use flate2::read::MultiGzDecoder;
-use model::Trace;
+use model::{Trace, several};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -108,7 +108,9 @@ pub fn import_found(found: &Found, folder: &Folder) -> Result<Imported, Error> {
     let named = passed.iter().take(MOST_PASSED);
     let remarks = &mut importer.imported.remarks;
     remarks.extend(named.map(|(path, why)| format!("{} is not read: {why}", apex_untrusted::shown(path))));
-    remarks.extend((more > 0).then(|| format!("{more} more files of the folder are not read")));
+    remarks.extend((more > 0).then(|| {
+        format!("{} of the folder not read", several(more as u64, "more file is", "more files are"))
+    }));
     importer.finish()
 }
 
@@ -123,6 +125,8 @@ struct Importer<'f> {
     began: u64,
     ended: u64,
     processes: u32,
+    /// The ranks of processes, by process identifier.
+    told: BTreeMap<u32, u32>,
 }
 
 impl<'f> Importer<'f> {
@@ -136,6 +140,7 @@ impl<'f> Importer<'f> {
             began: u64::MAX,
             ended: 0,
             processes: 0,
+            told: BTreeMap::new(),
         }
     }
 
@@ -169,6 +174,9 @@ impl<'f> Importer<'f> {
             process.pid =
                 process.rank.map_or(FIRST_WITHOUT_RANK + self.processes, |rank| rank.saturating_add(1));
         }
+        if let Some(rank) = process.rank {
+            self.told.insert(process.pid, rank);
+        }
         let (start, end) = process.span_real_ns();
         (self.began, self.ended) = (self.began.min(start), self.ended.max(end));
         self.processes += 1;
@@ -177,18 +185,18 @@ impl<'f> Importer<'f> {
     }
 
     fn finish(self) -> Result<Imported, Error> {
-        let Self { folder, paths, mut imported, began, ended, processes, .. } = self;
+        let Self { folder, paths, mut imported, began, ended, processes, told, .. } = self;
         if imported.inside > 0 {
             imported.remarks.push(format!(
-                "{} calls are inside of other calls (the runtime calls the driver): their work counts as the outer \
-                 call's",
-                imported.inside
+                "{} (the runtime calls the driver): the work of an inner call counts as the outer call's",
+                several(imported.inside, "call is inside of another one", "calls are inside of other ones")
             ));
         }
         let mut said = HashSet::new();
         imported.remarks.retain(|remark| said.insert(remark.clone()));
         let unwritable = |error| Error::Unwritable(folder.path().to_owned(), error);
-        meta(&paths, &imported.sources, began, ended).store(folder).map_err(unwritable)?;
+        let meta = Meta { ranks: told, ..meta(&paths, &imported.sources, began, ended) };
+        meta.store(folder).map_err(unwritable)?;
         // The page by which a session is told. Nobody records into it.
         let settings = Settings { recording: false, ..Settings::default() };
         let control = MappedControl::create_in(folder, settings).map_err(unwritable)?;
@@ -214,6 +222,7 @@ fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
         timing: "all".to_owned(),
         host: Host::default(),
         rank: None,
+        ranks: BTreeMap::new(),
         universal: Vec::new(),
         imported,
         checked: false,
@@ -226,8 +235,8 @@ fn read_trace(path: &Path) -> Result<Trace, Error> {
     let impossible: u64 = trace.processes.iter_mut().map(model::Process::leave_out_impossible).sum();
     if impossible > 0 {
         trace.remarks.push(format!(
-            "{impossible} events have times that cannot be (they last a year, or are years away from the others) and are \
-             left out"
+            "{} that cannot be (a year long, or years away from the others): left out",
+            several(impossible, "event has a time", "events have times")
         ));
     }
     trace.processes.retain(|process| !process.is_empty());

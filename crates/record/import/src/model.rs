@@ -36,8 +36,11 @@ pub struct Trace {
 impl Trace {
     /// The trace ends early: what came before counts.
     pub fn end_early(&mut self, why: &str) {
-        self.remarks
-            .push(format!("the trace is incomplete ({why}): the {} events before count", self.events));
+        self.remarks.push(format!(
+            "the trace is incomplete ({why}): {} before {} read",
+            several(self.events, "event", "events"),
+            if self.events == 1 { "is" } else { "are" }
+        ));
         self.cut = Some(why.to_owned());
     }
 
@@ -63,11 +66,11 @@ impl Trace {
 
     /// Reason for which there is nothing to import, and the remedy.
     pub(crate) fn why_empty(&self) -> String {
-        let events = self.events;
+        let events = several(self.events, "event", "events");
         if let Some(why) = &self.cut {
             return format!(
-                "it ends before its first kernel ({why}), after {events} events: the program ended while it wrote the \
-                 trace, or the file was copied in part"
+                "it ends before its first kernel ({why}), after {events}: the program ended while it wrote the trace, or \
+                 the file was copied in part"
             );
         }
         let kinds: Vec<&str> = self.left_out.keys().map(String::as_str).take(5).collect();
@@ -77,8 +80,13 @@ impl Trace {
             Some("Nsight") => "record with --trace=cuda",
             _ => "record with the CUDA activity, activities=[CPU, CUDA]",
         };
-        format!("it has no work of a GPU in {events} events{kinds}: {hint}")
+        format!("it has no work of a GPU in {events}{kinds}: {hint}")
     }
+}
+
+/// A number with what it counts, in the singular or plural.
+pub fn several(count: u64, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
 
 /// Texts, each once.

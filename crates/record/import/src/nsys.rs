@@ -8,7 +8,7 @@
 
 use crate::bounds::MOST_TEXT;
 use crate::error::Error;
-use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work, several};
 use apex_trace::layout::MemoryKind;
 use cuda_launch::{Dim3, attribute};
 use rusqlite::limits::Limit;
@@ -438,7 +438,8 @@ impl<'d> Reader<'d> {
         })?;
         if count > 0 {
             self.trace.remarks.push(format!(
-                "this trace has no kernels of {count} graph launches, only their times: record with --cuda-graph-trace=node"
+                "this trace has the times of {}, and not their kernels: record with --cuda-graph-trace=node",
+                several(count, "graph launch", "graph launches")
             ));
         }
         Ok(())
@@ -589,7 +590,8 @@ impl<'d> Reader<'d> {
         let has_calls = self.tables.contains("CUPTI_ACTIVITY_KIND_RUNTIME");
         let remarks = &mut self.trace.remarks;
         if self.damaged > 0 {
-            remarks.push(format!("{} rows have no time and are left out", self.damaged));
+            let rows = several(self.damaged, "row has", "rows have");
+            remarks.push(format!("{rows} no time: left out"));
         }
         if has_calls {
             remarks.push("this trace has no stacks of Python and no sizes of allocations".to_owned());

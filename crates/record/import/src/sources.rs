@@ -179,7 +179,18 @@ impl Found {
         }
         let Some(head) = head_of(&path) else { return self.pass(path, "it cannot be read") };
         match told(&path, &head) {
-            Ok(Format::Json) if !has_events(&head, &name) => self.pass(path, "it is JSON, and no trace"),
+            Ok(Format::Json) if !has_events(&head, &name) => {
+                let is_cut = head.len() < HEAD_BYTES && !is_closed(&head);
+                self.pass(
+                    path,
+                    if is_cut {
+                        "it is JSON that ends in the middle, before its first event: the program ended while it \
+                         wrote the file, or the file was copied in part"
+                    } else {
+                        "it is JSON, and no trace"
+                    },
+                );
+            }
             Ok(Format::NsightSqlite) if !nsys::is_export(&path) => {
                 self.pass(path, "it is a database, and no export of Nsight Systems");
             }
@@ -222,6 +233,13 @@ fn form(path: &Path) -> u8 {
         () if name.starts_with("perfetto_trace.json") => 0,
         () => 1,
     }
+}
+
+/// Whether JSON that is whole in these bytes is closed at its end.
+fn is_closed(head: &[u8]) -> bool {
+    let plain = if head.starts_with(&[0x1f, 0x8b]) { unpacked(head) } else { head.to_vec() };
+    let last = plain.iter().rfind(|byte| !byte.is_ascii_whitespace());
+    matches!(last, Some(b'}' | b']'))
 }
 
 /// Whether JSON is a trace, as far as its beginning tells. What comes before the events may be

@@ -7,7 +7,7 @@
 use crate::Imported;
 use crate::calls::{Purpose, is_asynchronous, plain, purpose};
 use crate::join::{Joined, NO_CALL};
-use crate::model::{Call, Kind, Process, Stream, Thread, Transfer, Work};
+use crate::model::{Call, Kind, Process, Stream, Thread, Transfer, Work, several};
 use crate::python::{Frames, Stacks, Walk};
 use crate::ranges::Change;
 use apex_trace::definition::{
@@ -67,7 +67,10 @@ pub fn process(mut process: Process, folder: &Folder, imported: &mut Imported) -
     writer.alone(&joined)?;
     let refused = writer.file.finish()?;
     if refused > 0 {
-        imported.remarks.push(format!("{refused} definitions are too large for a session and are left out"));
+        imported.remarks.push(format!(
+            "{} too large for a session: left out",
+            several(refused, "definition is", "definitions are")
+        ));
     }
     Ok(())
 }
@@ -84,26 +87,31 @@ fn remark(process: &Process, joined: &Joined, imported: &mut Imported) {
         remarks.push("this trace has no calls of the host: why the GPU is idle cannot be told".to_owned());
     } else if alone > 0 {
         remarks.push(format!(
-            "{alone} of {} pieces of GPU work have no launch call in this trace: they count without one",
-            joined.work.len()
+            "{alone} of {} no launch call in this trace: {} without one",
+            several(joined.work.len() as u64, "piece of GPU work has", "pieces of GPU work have"),
+            if alone == 1 { "it counts" } else { "they count" }
         ));
     }
     if joined.early > 0 {
         remarks.push(format!(
-            "{} pieces of GPU work begin before their calls (the clocks differ): the calls are taken to begin with them",
-            joined.early
+            "{} (the clocks differ): the call is taken to begin with its work",
+            several(
+                joined.early,
+                "piece of GPU work begins before its call",
+                "pieces of GPU work begin before their calls"
+            )
         ));
     }
     if joined.overlapping > 0 {
         remarks.push(format!(
-            "{} calls overlap the call before them on their thread: they are taken to begin at its end",
-            joined.overlapping
+            "{} on the same thread: it is taken to begin at the end of that one",
+            several(joined.overlapping, "call overlaps the one before", "calls overlap the one before")
         ));
     }
     if joined.ambiguous > 0 {
         remarks.push(format!(
-            "{} pieces of GPU work have a correlation that several calls have: they belong to the last one before them",
-            joined.ambiguous
+            "{} a correlation that several calls have: the last one before counts",
+            several(joined.ambiguous, "piece of GPU work has", "pieces of GPU work have")
         ));
     }
     imported.inside += joined.inside;
@@ -252,8 +260,9 @@ impl Writer<'_> {
             }
             let [x, y, z] = config.cluster;
             let launch = LaunchConfig {
-                grid: config.grid.unwrap_or(Dim3::ONE),
-                block: config.block.unwrap_or(Dim3::ONE),
+                // No launch has an empty grid: this one is not known.
+                grid: config.grid.unwrap_or(Dim3::ZERO),
+                block: config.block.unwrap_or(Dim3::ZERO),
                 cluster: Dim3::new(x, y, z),
                 dynamic_shared_bytes: config.dynamic_shared,
             };

@@ -257,7 +257,7 @@ fn values_that_are_no_events_and_wrong_types_lose_nothing_else() {
     ] {
         let result = imported(&[("t.json", with(event).as_bytes())]).0.unwrap();
         assert_eq!((result.kernels, result.calls), (1, 2), "{event}");
-        assert!(result.remarks.iter().any(|remark| remark.starts_with("1 events make no sense")), "{event}");
+        assert!(result.remarks.iter().any(|remark| remark.starts_with("1 event makes no sense")), "{event}");
     }
     let odd = r#"{"ph": "X", "cat": "kernel", "name": null, "pid": null, "tid": {}, "ts": 30, "dur": 1, "args": {"grid": null}}"#;
     assert_eq!(imported(&[("t.json", with(odd).as_bytes())]).0.unwrap().kernels, 2);
@@ -282,7 +282,7 @@ fn threads_of_two_processes_and_calls_that_overlap_stay_apart() {
     let result = imported(&[("t.json", with(&call(11, "2.5")).as_bytes())]).0.unwrap();
     assert_eq!(result.calls, 3);
     assert!(
-        result.remarks.iter().any(|remark| remark.starts_with("1 calls overlap")),
+        result.remarks.iter().any(|remark| remark.starts_with("1 call overlaps the one before")),
         "{:?}",
         result.remarks
     );
@@ -310,7 +310,7 @@ fn impossible_times_are_left_out_and_readers_find_nothing_damaged() {
         let (result, dir) = imported(&[("t.json", with(&kernel(ts, dur)).as_bytes())]);
         let result = result.unwrap();
         assert_eq!(result.kernels, kernels, "{ts} {dur}");
-        let said = result.remarks.iter().any(|remark| remark.starts_with("1 events"));
+        let said = result.remarks.iter().any(|remark| remark.starts_with("1 event "));
         assert_eq!(said, kernels == 1, "{:?}", result.remarks);
         let session = session(&dir);
         session.processes[0].records_by_time().for_each(drop);
@@ -447,4 +447,54 @@ proptest! {
             prop_assert!(error.to_string().contains("t.sqlite"), "{}", error);
         }
     }
+}
+
+#[test]
+fn one_time_that_is_a_text_is_damage_and_all_of_them_are_ascend() {
+    let text = r#"{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": "30.5", "dur": 1}"#;
+    let result = imported(&[("t.json", with(text).as_bytes())]).0.unwrap();
+    assert_eq!(result.kernels, 1);
+    assert!(result.remarks.iter().any(|remark| remark.starts_with("1 event makes no sense")));
+    let ascend = format!(r#"{{"traceEvents": [{text}]}}"#);
+    let refused = imported(&[("t.json", ascend.as_bytes())]).0.unwrap_err().to_string();
+    assert!(refused.contains("Ascend"), "{refused}");
+}
+
+#[test]
+fn a_device_that_is_not_nvidia_s_is_refused_by_its_name_whatever_its_calls_are_named() {
+    for (name, whose) in [
+        ("AMD Instinct MI300X", "of AMD"),
+        ("Radeon RX 7900 XTX", "of AMD"),
+        ("Intel(R) Data Center GPU Max 1550", "of Intel"),
+    ] {
+        let trace = document().replace("NVIDIA H200", name);
+        let refused = imported(&[("t.json", trace.as_bytes())]).0.unwrap_err().to_string();
+        assert!(refused.contains(name) && refused.contains(whose), "{refused}");
+    }
+    let kernel = r#"{"ph": "X", "cat": "kernel", "name": "__amd_rocclr_copyBuffer", "ts": 30, "dur": 1}"#;
+    let refused = imported(&[("t.json", with(kernel).as_bytes())]).0.unwrap_err().to_string();
+    assert!(refused.contains("AMD GPU"), "{refused}");
+}
+
+#[test]
+fn a_launch_without_grid_and_block_has_none_in_the_session() {
+    let kernel = r#"{"ph": "X", "cat": "kernel", "name": "bare", "ts": 30, "dur": 1, "args": {"stream": 7}}"#;
+    let (result, dir) = imported(&[("t.json", with(kernel).as_bytes())]);
+    assert_eq!(result.unwrap().kernels, 2);
+    let session = session(&dir);
+    assert!(session.problems.is_empty(), "{:?}", session.problems);
+    let launches = session.processes[0].definitions.configs().map(|config| config.launch);
+    let mut grids: Vec<[u32; 3]> = launches.map(|launch| launch.grid.to_array()).collect();
+    grids.sort_unstable();
+    assert_eq!(grids, [[0, 0, 0], [2, 1, 1]]);
+}
+
+#[test]
+fn ranks_are_the_numbers_in_the_names_of_the_files() {
+    let trace = document().replace("\"rank\": 3", "");
+    let files = [("worker10.json", trace.as_bytes()), ("worker3.json", trace.as_bytes())];
+    let (result, dir) = imported(&files);
+    result.unwrap();
+    let ranks = session(&dir).meta.unwrap().ranks;
+    assert_eq!(ranks.into_iter().collect::<Vec<_>>(), [(4, 3), (11, 10)]);
 }

@@ -1,12 +1,12 @@
 //! The compression of an archive, told by its first bytes, and where in the file reading is.
 
 use apex_untrusted::read;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -23,9 +23,10 @@ const MAGIC_AT: usize = 257;
 /// The mark of POSIX' and GNU's tar files.
 const MAGIC: &[u8] = b"ustar";
 
-/// A file that counts the bytes that were read of it.
+/// A file that counts the bytes that were taken from it, not those that lie in its buffer: they say
+/// where damage is.
 pub(crate) struct Counted {
-    file: File,
+    file: BufReader<File>,
     read: Rc<Cell<u64>>,
 }
 
@@ -37,6 +38,17 @@ impl Read for Counted {
     }
 }
 
+impl BufRead for Counted {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.read.set(self.read.get() + bytes as u64);
+        self.file.consume(bytes);
+    }
+}
+
 /// The content of an archive, and how many bytes of the archive were read so far.
 pub(crate) type Opened = (Box<dyn Read>, Rc<Cell<u64>>);
 
@@ -45,8 +57,8 @@ pub(crate) fn opened(path: &Path) -> io::Result<Opened> {
     let mut head = [0; 6];
     let length = read_up_to(&mut read::open(path, MOST_BYTES)?, &mut head)?;
     let count = Rc::new(Cell::new(0));
-    let file = Counted { file: read::open(path, MOST_BYTES)?, read: Rc::clone(&count) };
-    let file = BufReader::with_capacity(BUFFER, file);
+    let file = BufReader::with_capacity(BUFFER, read::open(path, MOST_BYTES)?);
+    let file = Counted { file, read: Rc::clone(&count) };
     let plain: Box<dyn Read> = match &head[..length] {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(file)),
         [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(XzReader::new_mem_limit(file, true, MOST_MEMORY_KIB)),
@@ -73,9 +85,14 @@ pub(crate) fn read_up_to(from: &mut dyn Read, bytes: &mut [u8]) -> io::Result<us
 /// Whether a file is a tar file, maybe compressed. A file that is named like one and damaged at its
 /// beginning is one, too, so that it is told what is wrong.
 pub fn is_archive(path: &Path) -> bool {
+    path.is_file() && (is_named_like_one(path) || begins_like_one(path))
+}
+
+/// Whether a path has the name of an archive, whatever is there.
+pub fn is_named_like_one(path: &Path) -> bool {
     const ENDINGS: [&str; 6] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.zst"];
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.is_file() && (ENDINGS.iter().any(|ending| name.ends_with(ending)) || begins_like_one(path))
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 fn begins_like_one(path: &Path) -> bool {

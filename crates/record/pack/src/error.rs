@@ -18,7 +18,7 @@ pub enum Error {
     Refused {
         /// The archive.
         path: PathBuf,
-        /// Bytes of the archive that had been read, at most 64 KiB behind the place.
+        /// Bytes of the archive that had been decompressed.
         at: u64,
         /// The fault.
         what: String,

@@ -26,7 +26,7 @@ pub mod process_file;
 mod unpacking;
 mod writing;
 
-pub use compression::is_archive;
+pub use compression::{is_archive, is_named_like_one};
 pub use error::Error;
 pub use unpacking::{Limits, Unpacked, unpack};
 pub use writing::{Packed, pack};

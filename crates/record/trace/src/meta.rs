@@ -4,6 +4,7 @@ use crate::error::{Error, Problem, in_file};
 use crate::reader::META_FILE;
 use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -42,6 +43,10 @@ pub struct Meta {
     /// The rank that was recorded, where each rank has an `apex run` of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<RecordedRank>,
+    /// The ranks of processes, by process identifier, where traces of other profilers or the names
+    /// of their files tell them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ranks: BTreeMap<u32, u32>,
     /// Modules that the driver refused, and what `apex run --universal` did about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub universal: Vec<Refused>,

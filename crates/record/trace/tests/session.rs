@@ -108,6 +108,7 @@ mod meta {
                 timing: "sampled".to_owned(),
                 rank: None,
                 host: Host::here(),
+                ranks: std::collections::BTreeMap::new(),
                 universal: Vec::new(),
                 imported: Vec::new(),
                 checked: false,

@@ -392,15 +392,20 @@ impl Rule {
     /// Runs the rule on a profile. On the CPU device times are the host's, and multiprocessors are
     /// its processors: nothing that depends on either is judged there, except for a grid that is
     /// too small for every GPU ([`LEAST_SMS`]). If the device is unknown, it may be either: nothing
-    /// that depends on times is judged.
+    /// that depends on times is judged. Where no call of the host was recorded, nothing of the host
+    /// is fine.
     pub(crate) fn says(&self, profile: &Profile) -> Outcome {
         if profile.device_is_unknown() && self.needs == Needs::Times {
             return Outcome::Unjudged(UNKNOWN_DEVICE.into());
         }
-        if !profile.on_cpu_device() {
-            return (self.judge)(profile);
-        }
         let host = self.scope == Scope::Host;
+        if !profile.on_cpu_device() {
+            return match (self.judge)(profile) {
+                // What the host did is not known to be fine.
+                Outcome::Clear if host && profile.lacks_calls() => Outcome::Unjudged(NO_CALLS.into()),
+                outcome => outcome,
+            };
+        }
         if host && self.needs == Needs::Times && self.id != small_copies::RULE.id {
             return Outcome::Unjudged(CPU_TIMES.into());
         }
@@ -732,6 +737,7 @@ pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing samp
 pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
 
 /// The reason why rules that depend on times do not judge a session that does not name its device.
+pub(crate) const NO_CALLS: &str = "no call of the host was recorded";
 pub(crate) const UNKNOWN_DEVICE: &str =
     "the session does not name the device, so that its times may be the CPU device's";
 

@@ -46,7 +46,8 @@ pub fn origin_ns(session: &Session) -> u64 {
 
 /// The ranks of a session: numbers of the processes that launched kernels.
 ///
-/// A launcher's variables tell the rank ([`apex_conventions::launchers`]) where each of these
+/// Imported traces name their ranks. Otherwise a launcher's variables tell the rank
+/// ([`apex_conventions::launchers`]) where each of these
 /// processes has one and no two have the same. Otherwise the numbers follow the process
 /// identifiers: launchers start the ranks of a job in order, so identifiers follow the ranks unless
 /// they wrap around; the order of first GPU use is random.
@@ -62,7 +63,12 @@ impl Ranks {
         let launched =
             session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
         let launched: BTreeMap<u32, &Process> = launched.map(|process| (process.pid, process)).collect();
-        Ranks { processes: told(&launched).unwrap_or_else(|| launched.keys().copied().enumerate().collect()) }
+        let named = named(session, &launched);
+        Ranks {
+            processes: named
+                .or_else(|| told(&launched))
+                .unwrap_or_else(|| launched.keys().copied().enumerate().collect()),
+        }
     }
 
     /// Ranks 0, 1, … of processes.
@@ -84,6 +90,15 @@ impl Ranks {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (usize, u32)> + '_ {
         self.processes.iter().map(|(&rank, &process)| (rank, process))
     }
+}
+
+/// Process identifiers by the ranks that imported traces name; `None` where a process has none, or
+/// two have the same.
+fn named(session: &Session, launched: &BTreeMap<u32, &Process>) -> Option<BTreeMap<usize, u32>> {
+    let ranks = &session.meta.as_ref()?.ranks;
+    let rank = |pid: &u32| Some((*ranks.get(pid)? as usize, *pid));
+    let named: Option<BTreeMap<usize, u32>> = launched.keys().map(rank).collect();
+    named.filter(|named| !named.is_empty() && named.len() == launched.len())
 }
 
 /// What the launcher's variables of a process say of its rank; `None` where they say nothing, or

@@ -35,6 +35,7 @@ impl What {
         "capturing",
         "other_calls",
         "host_code",
+        "unrecorded",
     ];
 
     /// Returns the use of a device.

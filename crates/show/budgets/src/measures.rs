@@ -90,7 +90,9 @@ fn whole(profile: &Profile, by: f64, on_cpu_device: bool, checked: bool) -> Valu
 fn times(profile: &Profile) -> Values {
     let accounts = profile.accounts();
     let share = |account| 100.0 * accounts.time(account).value / accounts.span_ns.max(1.0);
-    let calls = IdleCause::ALL.into_iter().filter(|cause| *cause != IdleCause::HostCode);
+    let calls = IdleCause::ALL
+        .into_iter()
+        .filter(|cause| !matches!(cause, IdleCause::HostCode | IdleCause::Unrecorded));
     let busy = profile.totals.gpu_busy;
     known([
         (Quantity::StepMs, profile.step_ns().map(|step| step.value / 1e6)),

@@ -28,7 +28,7 @@ pub enum Error {
     #[error("cannot use {}: {_1}", shown(_0))]
     File(PathBuf, #[source] io::Error),
     /// The file is damaged, or a newer APEX wrote it.
-    #[error("{} is not changed, because {_1}: move it away to begin anew", shown(_0))]
+    #[error("{} {_1}; it is neither used nor changed: move it away to begin anew", shown(_0))]
     Unknown(PathBuf, String),
     /// A text is too long or empty, or there are too many.
     #[error("{0}")]
@@ -94,8 +94,9 @@ impl Notes {
             read => read.map_err(|error| Error::File(path.clone(), error))?,
         };
         let unknown = |why: String| Error::Unknown(path.clone(), why);
-        let file: File = serde_json::from_slice(&bytes).map_err(|error| unknown(format!("{error}")))?;
-        NOTES.check(&file.schema).map_err(unknown)?;
+        let damaged = |error| unknown(format!("is damaged ({error})"));
+        let file: File = serde_json::from_slice(&bytes).map_err(damaged)?;
+        NOTES.check(&file.schema).map_err(|why| unknown(format!("cannot be read: {why}")))?;
         Ok(file.notes.bounded())
     }
 
@@ -146,6 +147,31 @@ impl Notes {
         }
         *self = changed;
         Ok(())
+    }
+
+    /// Adds what is said about a part of the session: its tags and remarks, and its name where that
+    /// is another one (`base + fused`) and both fit into a name.
+    pub fn join(&mut self, part: Self) {
+        match (&mut self.name, part.name) {
+            (Some(name), Some(other)) if *name != other && !name.split(" + ").any(|known| known == other) => {
+                let both = format!("{name} + {other}");
+                if both.chars().count() <= MOST_LETTERS {
+                    *name = both;
+                }
+            }
+            (Some(_), _) => {}
+            (none, name) => *none = name,
+        }
+        self.tags.extend(part.tags);
+        self.tags.sort();
+        self.tags.dedup();
+        for note in part.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        self.tags.truncate(MOST_TAGS);
+        self.notes.truncate(MOST_REMARKS);
     }
 
     /// Name and tags on one printable line, `baseline · #h200 #slow`; `None` where there is

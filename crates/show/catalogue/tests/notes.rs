@@ -70,7 +70,7 @@ fn a_file_that_is_not_understood_is_refused_by_name() {
     ] {
         fs::write(dir.path().join(Notes::FILE), text).unwrap();
         let error = Notes::read(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("notes.json is not changed"), "{error}");
+        assert!(error.contains("notes.json ") && error.contains("neither used nor changed"), "{error}");
     }
     let entry = Entry::brief(dir.path(), dir.path());
     assert!(entry.unread.unwrap().contains("notes.json"));
@@ -101,4 +101,23 @@ proptest! {
         fs::write(dir.path().join(Notes::FILE), bytes).unwrap();
         let _ = Notes::read(dir.path());
     }
+}
+
+#[test]
+fn notes_of_parts_are_those_of_the_whole() {
+    let of = |name: Option<&str>, tags: &[&str]| Notes {
+        name: name.map(str::to_owned),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..Notes::default()
+    };
+    let mut whole = Notes::default();
+    whole.join(of(Some("base"), &["slow"]));
+    whole.join(of(Some("base"), &["h200", "slow"]));
+    assert_eq!(whole, of(Some("base"), &["h200", "slow"]));
+    whole.join(of(None, &[]));
+    whole.join(of(Some("fused"), &[]));
+    whole.join(of(Some("fused"), &[]));
+    assert_eq!(whole.name.as_deref(), Some("base + fused"));
+    whole.join(of(Some(&"x".repeat(80)), &[]));
+    assert_eq!(whole.name.as_deref(), Some("base + fused"), "both are too long for a name");
 }

@@ -247,6 +247,7 @@ impl<T: Tracks> Observer for Devices<'_, T> {
         if let Use::Idle(cause) = on {
             let name = match cause {
                 IdleCause::HostCode => "idle: the program's own code".to_owned(),
+                IdleCause::Unrecorded => "idle: cause unknown".to_owned(),
                 cause => format!("idle: {}", cause.name()),
             };
             self.slice(Lane::Idle(device), &name, from..to, 0, &[]);

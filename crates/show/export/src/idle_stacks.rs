@@ -14,8 +14,8 @@ pub(crate) struct Sum {
     pub idle_ns: f64,
 }
 
-/// Whether a profile holds stacks, of which [`crate::collapsed`], [`crate::speedscope`] and
-/// [`crate::pprof`] are made.
+/// Whether a profile holds stacks, of which [`crate::collapsed`], [`crate::speedscope`],
+/// [`crate::pprof`] and [`crate::firefox`] are made.
 pub fn has_stacks(profile: &Profile) -> bool {
     !of(profile).is_empty()
 }

@@ -4,7 +4,7 @@
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).
 //! * [`timeline`] turns a session into a trace, for [`perfetto`] or in [`chrome`]'s format.
-//! * [`collapsed`], [`speedscope`] and [`pprof`] have the host's sampled call stacks while devices
+//! * [`collapsed`], [`speedscope`], [`pprof`] and [`firefox`] have the host's sampled call stacks while devices
 //!   were idle.
 //!
 //! Nothing is judged here. Only definitions, measured durations and one row group are held in
@@ -14,6 +14,7 @@ pub mod chrome;
 pub mod collapsed;
 pub mod csv;
 mod device;
+pub mod firefox;
 mod idle_stacks;
 pub mod json;
 mod names;

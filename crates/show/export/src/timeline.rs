@@ -209,6 +209,9 @@ impl<T: Tracks> Writer<'_, T> {
         let Some(&Config { launch, .. }) = self.process.definitions.config(config) else {
             return "unknown".into();
         };
+        if launch.grid.is_empty() || launch.block.is_empty() {
+            return "unknown".into();
+        }
         format!(
             "grid {:?}, block {:?}, dynamic shared {} B",
             launch.grid, launch.block, launch.dynamic_shared_bytes

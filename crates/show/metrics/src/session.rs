@@ -73,6 +73,7 @@ fn cause_label(cause: IdleCause) -> &'static str {
         IdleCause::Capturing => "capturing_graphs",
         IdleCause::OtherCalls => "other_calls",
         IdleCause::HostCode => "host_code",
+        IdleCause::Unrecorded => "unrecorded",
     }
 }
 
@@ -202,7 +203,8 @@ impl SessionSums {
         ] {
             *device.busy.entry(work).or_default() += accounts.time(account).value.max(0.0) / 1e9;
         }
-        for cause in IdleCause::ALL {
+        // (What runs under APEX has its calls recorded.)
+        for cause in IdleCause::ALL.into_iter().filter(|cause| *cause != IdleCause::Unrecorded) {
             *device.idle.entry(cause).or_default() +=
                 accounts.time(Account::Idle(cause)).value.max(0.0) / 1e9;
         }

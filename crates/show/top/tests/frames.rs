@@ -44,6 +44,7 @@ fn run(exit: Option<Exit>) -> Meta {
         timing: "all".to_owned(),
         rank: None,
         host: Host::default(),
+        ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
         imported: Vec::new(),
         checked: false,

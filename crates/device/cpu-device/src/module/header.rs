@@ -6,11 +6,7 @@ use crate::module::{LoadError, listed};
 use apex_conventions::{universal, variables};
 use cuda_abi::types::*;
 use ptx::Module;
-use ptx::forms::{Target, Version};
-
-/// The newest version that is read. The ISA's table of instructions goes as far, and drivers that
-/// are newer than the version that this one names.
-const NEWEST: Version = (9, 5);
+use ptx::forms::{NEWEST, Target};
 
 /// Parses PTX that the device takes, or any: beside machine code for it (`is_free`), which a GPU
 /// loads, nothing says that an assembler would take the PTX.

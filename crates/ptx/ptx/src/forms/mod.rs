@@ -67,7 +67,7 @@ use std::sync::LazyLock;
 
 use crate::syntax::{ScalarType, StateSpace};
 use notation::Part;
-pub use target::{Need, Suffix, Target, Version};
+pub use target::{NEWEST, Need, Suffix, Target, Version};
 
 /// The chapters: name and table.
 const CHAPTERS: &[(&str, &str)] = &[

@@ -6,6 +6,9 @@ use std::str::FromStr;
 /// A PTX version: major, minor.
 pub type Version = (u32, u32);
 
+/// The newest version that the table goes up to, and the newest that there is (CUDA 13.5).
+pub const NEWEST: Version = (9, 5);
+
 /// The letter after a target's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suffix {

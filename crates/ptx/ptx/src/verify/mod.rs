@@ -32,6 +32,9 @@
 //! 8. Guards are predicates.
 //! 9. Calls pass and get as many parameters as the function or the prototype has, of the same size
 //!    and, for arrays, alignment.
+//! 10. A kernel's parameters, the shared memory that it and its callees declare, and the module's
+//!    constants are within the limits. `shfl` and `vote` have `.sync` where version and target want
+//!    it.
 //!
 //! # What is not checked
 //!
@@ -41,13 +44,12 @@
 //! takes their address. Values: constants that an instruction cuts to its width, sizes of copies,
 //! alignment of addresses, offsets beyond a variable. Whether registers are written before they are
 //! read. Control flow: whether the end of a function is reached, whether barriers are. Performance
-//! hints. The sum of parameters, shared and constant memory against limits. Instructions that ptxas
-//! refuses from some target on (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern`
-//! against the definition in another module.
+//! hints. Debugging sections, `.loc`. `.extern` against the definition in another module.
 
 mod call;
 mod data;
 mod header;
+mod limits;
 mod operand;
 mod types;
 
@@ -70,6 +72,7 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
         target: None,
         forms: HashMap::new(),
         problems: names.problems.clone(),
+        has_much_shared: limits::has_much_shared(module),
     };
     verifier.header();
     for (index, item) in module.items.iter().enumerate() {
@@ -79,6 +82,7 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
             _ => {}
         }
     }
+    verifier.constants();
     verifier.problems.sort_by_key(|problem| (problem.position.line, problem.position.column));
     verifier.problems
 }
@@ -97,6 +101,8 @@ struct Verifier<'n, 'm> {
     /// The instances of each mnemonic met so far, or why there are none.
     forms: HashMap<&'m str, std::rc::Rc<Result<Vec<Instance>, Unknown>>>,
     problems: Vec<Diagnostic>,
+    /// Whether all shared variables together are more than a kernel may have.
+    has_much_shared: bool,
 }
 
 impl<'m> Verifier<'_, 'm> {
@@ -110,6 +116,9 @@ impl<'m> Verifier<'_, 'm> {
             self.problem(function.position, message);
         }
         self.directives(function);
+        if function.kind == FunctionKind::Entry {
+            self.parameters(function);
+        }
         if function.body.is_none() {
             return;
         }
@@ -125,6 +134,9 @@ impl<'m> Verifier<'_, 'm> {
         });
         for line in &body.lines {
             self.instruction(line, &body);
+        }
+        if function.kind == FunctionKind::Entry && self.has_much_shared {
+            self.shared(function);
         }
     }
 
@@ -150,7 +162,10 @@ impl<'m> Verifier<'_, 'm> {
                 format!("unknown instruction `{text}`: a modifier is missing at its end")
             }
             Ok(instances) => match self.against(line, instances, operands) {
-                Ok(()) => return self.special_registers(line),
+                Ok(()) => {
+                    self.retired(line);
+                    return self.special_registers(line);
+                }
                 Err(message) => message,
             },
         };

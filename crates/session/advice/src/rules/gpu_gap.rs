@@ -47,14 +47,13 @@ fn judge(profile: &Profile) -> Outcome {
     };
     Outcome::found(Draft {
         summary: format!(
-            "the GPU is idle for {} in {}; the longest gap takes {}, {} after the first launch{}, while the \
-                host is in {}",
+            "the GPU is idle for {} in {}; the longest gap takes {}, {} after the first launch{}{}",
             time(lost.value),
             counted(gaps, "long gap", "long gaps"),
             time(longest.duration_ns.value),
             time((longest.start_ns - activity.start_ns).max(0.0)),
             between(profile, longest.before, longest.after),
-            mostly(longest)
+            while_in(longest)
         ),
         evidence: vec![
             Evidence::new("long gaps", Figure::measured(gaps as f64), Unit::Count).decrease_towards(0.0),
@@ -63,7 +62,8 @@ fn judge(profile: &Profile) -> Outcome {
             Evidence::new("share of the device's time", share, Unit::Share).decrease_towards(0.0),
         ],
         kernels: Vec::new(),
-        change: compilation_cache(profile).map(|cache| format!("{CHANGE} {cache}")),
+        change: unknown_cause(longest)
+            .or_else(|| compilation_cache(profile).map(|cache| format!("{CHANGE} {cache}"))),
         saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
         confidence: confidence(
             Level::Medium,
@@ -76,9 +76,24 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 /// Returns the host's activity for most of a gap.
-fn mostly(gap: &Gap) -> &'static str {
+fn mostly(gap: &Gap) -> IdleCause {
     let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1));
-    most.map_or(IdleCause::HostCode, |(&cause, _)| cause).name()
+    most.map_or(IdleCause::HostCode, |(&cause, _)| cause)
+}
+
+/// `, while the host is in …`, if that was recorded.
+fn while_in(gap: &Gap) -> String {
+    match mostly(gap) {
+        IdleCause::Unrecorded => "; what the host did was not recorded".to_owned(),
+        cause => format!(", while the host is in {}", cause.name()),
+    }
+}
+
+/// What to do about a gap whose cause is not known.
+fn unknown_cause(gap: &Gap) -> Option<String> {
+    let change = "Find what the host does in the gap: record its calls too, by `apex run` or as the profiler's CPU \
+                  activities";
+    (mostly(gap) == IdleCause::Unrecorded).then(|| change.to_owned())
 }
 
 /// `, between ``a`` and ``b```, as far as these are known.
@@ -128,6 +143,19 @@ mod tests {
         assert!(by(Owner::Xla).contains("jax_compilation_cache_dir"));
         assert!(by(Owner::Inductor).contains("TORCHINDUCTOR_CACHE_DIR"));
         assert_eq!(by(Owner::Own), RULE.change);
+    }
+
+    #[test]
+    fn a_gap_whose_cause_was_not_recorded_has_no_remedy_for_one() {
+        let mut active = idle_during(IdleCause::Unrecorded, 10e9, 0.09);
+        active.gaps = vec![gap(2e9, 900e6)];
+        active.gaps[0].by = [(IdleCause::Unrecorded, 900e6)].into();
+        (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
+        let profile = launched_by(Owner::Xla, profile_with([active]));
+        assert!(profile.lacks_calls());
+        let finding = assert_finds_in(&RULE, profile);
+        assert!(finding.change.contains("record its calls too"), "{}", finding.change);
+        assert!(finding.summary.ends_with("what the host did was not recorded"), "{}", finding.summary);
     }
 
     #[test]

@@ -285,7 +285,7 @@ pub(super) fn loop_at(profile: &Profile, line: &Frame, waits: f64) -> Option<(St
     let is_from = |kernel: &&Kernel| {
         let is_line =
             |site: Site<'_>| matches!(site, Site::Line(of) | Site::Through { python: of, .. } if of == line);
-        let is_small = kernel.launch.blocks() <= SMALL_BLOCKS;
+        let is_small = kernel.has_configuration() && kernel.blocks() <= SMALL_BLOCKS;
         is_small
             && kernel.launches.ran() as f64 >= waits / 2.0
             && profile.sites(&kernel.stacks).first().is_some_and(|first| is_line(first.site))

@@ -48,7 +48,8 @@ pub(super) const RULE: Rule = Rule {
 /// Whether a kernel is what this rule is about: others then leave its launch alone.
 pub(super) fn is_tiny(kernel: &Kernel, profile: &Profile) -> bool {
     let calls = kernel.launches.calls;
-    let empty = kernel.blocks() as f64 <= (1.0 - EMPTY) * f64::from(multiprocessors(profile, kernel));
+    let empty = kernel.has_configuration()
+        && kernel.blocks() as f64 <= (1.0 - EMPTY) * f64::from(multiprocessors(profile, kernel));
     let short = match &kernel.gpu {
         Some(gpu) if !profile.on_cpu_device() => gpu.each.mean_ns < SHORT_NS,
         _ => kernel.threads() <= THREADS,

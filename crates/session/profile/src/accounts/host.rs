@@ -3,7 +3,8 @@
 //! Idle time ends when a thread launches work, and it is attributed to what that thread did: first
 //! to its calls. If it was in no call, calls of another thread count that it may have waited for
 //! (the main thread loads a module, then its worker launches), except calls that only wait (a
-//! watchdog waits for events all the time). The rest is the program's own code.
+//! watchdog waits for events all the time). The rest is the program's own code, unless no call at
+//! all was recorded: then the cause is not known.
 
 use std::collections::VecDeque;
 
@@ -116,7 +117,8 @@ impl Host {
             );
             std::mem::swap(&mut self.rest, &mut self.left);
         }
-        self.charged.extend(self.rest.iter().map(|&(from, to)| (from, to, IdleCause::HostCode)));
+        let rest = if self.threads.is_empty() { IdleCause::Unrecorded } else { IdleCause::HostCode };
+        self.charged.extend(self.rest.iter().map(|&(from, to)| (from, to, rest)));
         self.charged.sort_unstable_by_key(|&(from, ..)| from);
         self.charged.iter().for_each(|&(from, to, cause)| charge(from, to, cause));
     }
@@ -179,6 +181,14 @@ mod tests {
         host.forget(20);
         assert_eq!(host.len(), 2);
         assert_eq!(explained(&mut host, 20, 30, 1), [(20, 30, Loading)]);
+    }
+
+    #[test]
+    fn without_any_call_the_cause_is_not_known() {
+        let mut host = Host::default();
+        assert_eq!(explained(&mut host, 5, 70, 1), [(5, 70, IdleCause::Unrecorded)]);
+        host.called(2, 100, 110, IdleCause::Launching);
+        assert_eq!(explained(&mut host, 70, 90, 1), [(70, 90, IdleCause::HostCode)]);
     }
 
     #[test]

@@ -63,11 +63,13 @@ pub enum IdleCause {
     OtherCalls,
     /// It ran its own code.
     HostCode,
+    /// None of its calls was recorded: a trace of another profiler has the device's work alone.
+    Unrecorded,
 }
 
 impl IdleCause {
     /// All causes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Launching,
         Self::Allocating,
         Self::Transferring,
@@ -76,6 +78,7 @@ impl IdleCause {
         Self::Capturing,
         Self::OtherCalls,
         Self::HostCode,
+        Self::Unrecorded,
     ];
 
     /// Name in reports.
@@ -89,6 +92,7 @@ impl IdleCause {
             Self::Capturing => "capturing graphs",
             Self::OtherCalls => "other driver calls",
             Self::HostCode => "the program's own code",
+            Self::Unrecorded => "something that was not recorded",
         }
     }
 }
@@ -152,7 +156,7 @@ pub enum Account {
 
 impl Account {
     /// All accounts, in the order of reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Kernels,
         Self::Collectives,
         Self::Waiting,
@@ -165,6 +169,7 @@ impl Account {
         Self::Idle(IdleCause::Capturing),
         Self::Idle(IdleCause::OtherCalls),
         Self::Idle(IdleCause::HostCode),
+        Self::Idle(IdleCause::Unrecorded),
         Self::Unknown,
     ];
 
@@ -183,6 +188,7 @@ impl Account {
             Self::Idle(IdleCause::Loading) => "idle: loading code",
             Self::Idle(IdleCause::Capturing) => "idle: graph capture",
             Self::Idle(IdleCause::OtherCalls) => "idle: other calls",
+            Self::Idle(IdleCause::Unrecorded) => "idle: cause unknown",
             Self::Unknown => "unknown",
         }
     }
@@ -393,7 +399,10 @@ mod tests {
     fn an_account_has_its_own_time_and_an_absent_one_none() {
         let accounts = distinct(1.0);
         let times: Vec<f64> = Account::ALL.into_iter().map(|account| accounts.time(account).value).collect();
-        assert_eq!(times, [1.0, 2.0, 4.0, 8.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0, 32.0]);
+        assert_eq!(
+            times,
+            [1.0, 2.0, 4.0, 8.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0, 108.0, 32.0]
+        );
         assert!(Account::ALL.into_iter().all(|account| Accounts::default().time(account).value == 0.0));
     }
 

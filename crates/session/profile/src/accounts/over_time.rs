@@ -93,6 +93,6 @@ mod tests {
             unknown: vec![6],
         };
         let firsts = Account::ALL.map(|account| over_time.parts(account).first().copied().unwrap_or(0));
-        assert_eq!(firsts, [1, 2, 3, 4, 0, 0, 0, 0, 5, 0, 0, 0, 6]);
+        assert_eq!(firsts, [1, 2, 3, 4, 0, 0, 0, 0, 5, 0, 0, 0, 0, 6]);
     }
 }

@@ -18,9 +18,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Occupancy, waves and block efficiency of a kernel; `None` if its attributes are not known.
+    /// Occupancy, waves and block efficiency of a kernel; `None` if its attributes or its launch
+    /// configuration are not known.
     pub fn of(limits: &DeviceLimits, kernel: &Kernel) -> Option<Self> {
-        Some(Self::of_launch(limits, kernel.launch, &kernel.attributes?))
+        let attributes = kernel.attributes.filter(|_| kernel.has_configuration())?;
+        Some(Self::of_launch(limits, kernel.launch, &attributes))
     }
 
     /// The same for a launch of a function with these attributes.

@@ -94,6 +94,12 @@ impl Kernel {
         format!("{:016x}", hasher.finish())
     }
 
+    /// Whether grid and block are known: some traces of other profilers do not have them, and no
+    /// launch has an empty grid.
+    pub fn has_configuration(&self) -> bool {
+        !self.launch.grid.is_empty() && !self.launch.block.is_empty()
+    }
+
     /// Blocks of the grid; saturates.
     pub fn blocks(&self) -> u64 {
         self.launch.blocks()

@@ -6,7 +6,7 @@ use apex_conventions::cpu_device;
 use apex_trace::layout::MemoryKind;
 
 use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence, Sizes};
-use crate::accounts::{Accounts, PhaseCall, PhaseKind};
+use crate::accounts::{Accounts, IdleCause, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 use crate::saturating::SaturatingSum as _;
 
@@ -158,6 +158,13 @@ impl Profile {
             (copy.cpu.count, copy.cpu.total_ns) = (copy.count, cpu_ns * share);
         }
         copies.retain(|copy| copy.count > 0);
+    }
+
+    /// Whether no call of the host was recorded, of any device that was ever idle: a trace of another
+    /// profiler may have the devices' work alone.
+    pub fn lacks_calls(&self) -> bool {
+        let mut causes = self.activities.iter().flat_map(|activity| activity.idle_by.keys()).peekable();
+        causes.peek().is_some() && causes.all(|cause| *cause == IdleCause::Unrecorded)
     }
 
     /// Whether all devices are APEX's CPU device: times then say nothing about a GPU. Where a

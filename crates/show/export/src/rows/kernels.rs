@@ -40,12 +40,12 @@ const FIELDS: [Field; 74] = [
         .means("yes or no, from the name; null if unknown"),
     text("owner", |row| Some(row.kernel.traits.owner.name()))
         .means("own, or the name of a library, framework or compiler"),
-    shared(0, |row| Some(row.kernel.launch.grid.x.into())),
-    shared(1, |row| Some(row.kernel.launch.grid.y.into())),
-    shared(2, |row| Some(row.kernel.launch.grid.z.into())),
-    shared(3, |row| Some(row.kernel.launch.block.x.into())),
-    shared(4, |row| Some(row.kernel.launch.block.y.into())),
-    shared(5, |row| Some(row.kernel.launch.block.z.into())),
+    shared(0, |row| side(row.kernel.launch.grid.x)),
+    shared(1, |row| side(row.kernel.launch.grid.y)),
+    shared(2, |row| side(row.kernel.launch.grid.z)),
+    shared(3, |row| side(row.kernel.launch.block.x)),
+    shared(4, |row| side(row.kernel.launch.block.y)),
+    shared(5, |row| side(row.kernel.launch.block.z)),
     shared(6, |row| Some(row.cluster?.x.into())),
     shared(7, |row| Some(row.cluster?.y.into())),
     shared(8, |row| Some(row.cluster?.z.into())),
@@ -174,6 +174,11 @@ const fn real(name: &'static str, value: fn(&Row<'_>) -> Option<f64>) -> Field {
 
 const fn text(name: &'static str, value: for<'r> fn(&'r Row<'_>) -> Option<&'r str>) -> Field {
     Field { column: Column { name, kind: Type::Text, meaning: "" }, value: Value::Text(value) }
+}
+
+/// A side of a grid or block; `None` where a trace does not have it.
+fn side(length: u32) -> Option<u64> {
+    (length > 0).then_some(length.into())
 }
 
 /// A column that other tables have, too.

@@ -7,7 +7,7 @@ use crate::table::{Cell, Column, Sink, Type, column};
 use crate::timings::Timings;
 use apex_trace::layout::{GraphLaunch, Launch, RecordHead, flags};
 use apex_trace::{Event, Process};
-use cuda_launch::Dim3;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::io;
 
 use Type::{Flag, Integer, Text};
@@ -116,7 +116,8 @@ impl LaunchWriter<'_> {
         let graph_kernels =
             graph.map(|graph| graph.kernels.iter().map(|(_, nodes)| u64::from(*nodes)).sum::<u64>());
         let launch = config.map(|config| config.launch);
-        let [grid, block] = [launch.map(|launch| launch.grid), launch.map(|launch| launch.block)];
+        let side_of = |side: fn(LaunchConfig) -> Dim3| launch.map(side).filter(|side| !side.is_empty());
+        let [grid, block] = [side_of(|launch| launch.grid), side_of(|launch| launch.block)];
         let cluster = launch.map(|launch| launch.cluster).filter(|&cluster| cluster != Dim3::ZERO);
         let cells: [Cell<'_>; COLUMNS.len()] = [
             self.process.pid.into(),

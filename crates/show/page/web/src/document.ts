@@ -721,7 +721,7 @@ export interface MachineSeries {
 }
 
 /** The host's activity while the device was idle. */
-export type IdleCause = 'launching' | 'allocating' | 'transferring' | 'synchronising' | 'loading' | 'capturing' | 'other_calls' | 'host_code';
+export type IdleCause = 'launching' | 'allocating' | 'transferring' | 'synchronising' | 'loading' | 'capturing' | 'other_calls' | 'host_code' | 'unrecorded';
 
 /** A phase of a program's run, derived from the repetition of its launches. */
 export type PhaseKind = 'startup' | 'warmup' | 'steady' | 'between' | 'end' | 'whole';

@@ -71,6 +71,16 @@ export function mark(figure: Pick<Figure, 'provenance'>): string {
 }
 
 /** `38–100%`: the interval of a predicted share, where it has one; never above all. */
+/** Whether a saving may be nothing, and its value is the most that it can be. */
+export function isUpperEnd({ value, low, high }: Figure): boolean {
+  return low !== undefined && high !== undefined && value > 0 && low <= 0.02 * high && value >= 0.98 * high;
+}
+
+/** A share that is saved: never its upper end alone where it may be nothing. */
+export function saved(figure: Figure): string {
+  return `${isUpperEnd(figure) ? 'up to ' : ''}${share(figure.value)}`;
+}
+
 export function shareRange(figure: Figure): string {
   if (figure.low === undefined || figure.high === undefined) return '';
   return `${(figure.low * 100).toFixed(0)}–${(Math.min(figure.high, 1) * 100).toFixed(0)}%`;
@@ -112,8 +122,9 @@ export function quantity(value: number, unit: MachineUnit | 'joules'): string {
   }
 }
 
-/** Dimensions without trailing ones: `256` or `(64, 64)`. */
+/** Dimensions without trailing ones: `256` or `(64, 64)`; `?` for those of a launch that was not recorded. */
 function extent(dimensions: Dim3): string {
+  if (dimensions.every((side) => side === 0)) return '?';
   const used = dimensions[2] !== 1 ? 3 : dimensions[1] !== 1 ? 2 : 1;
   return used === 1 ? `${dimensions[0]}` : `(${dimensions.slice(0, used).join(',\u00a0')})`;
 }

@@ -8,6 +8,8 @@ export interface View {
   find: string;
   /** Column by which kernels are sorted, `-` before it for the other direction. */
   sort: string;
+  /** Rows of the table of kernels: kernels in their configurations, or functions. */
+  rows: '' | 'function';
   /** Kernel whose page is open, and what is changed of it there. */
   kernel: string;
   change: string;
@@ -39,7 +41,7 @@ export interface View {
 }
 
 const NOTHING: View = {
-  at: '', theme: '', find: '', sort: '', kernel: '', change: '', lines: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
+  at: '', theme: '', find: '', sort: '', rows: '', kernel: '', change: '', lines: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
   session: '', last: '', phase: '', only: '', window: '', rank: '', before: '',
 };
 

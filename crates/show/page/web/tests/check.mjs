@@ -174,9 +174,18 @@ async function kernels(page, { profile }) {
   const launches = await rows(page, '#kernels [data-kernel] td:nth-of-type(1)', 'Number(row.textContent.replaceAll(",", ""))');
   assert.deepEqual(launches, launches.toSorted((a, b) => b - a));
   await page.waitForURL(/sort=-launches/);
-  await page.locator('#kernels input').fill('no kernel has this name');
+  await page.locator('#kernels input[type=search]').fill('no kernel has this name');
   assert.equal(await page.locator('#kernels [data-kernel]').count(), 0);
-  await page.locator('#kernels input').fill('');
+  await page.locator('#kernels input[type=search]').fill('');
+  // By function, with the same totals.
+  const totals = async () => plain((await page.locator('#kernels tfoot tr').allTextContents()).join());
+  const before = await totals();
+  await page.locator('#kernels input[type=checkbox]').check();
+  const functions = new Set(launched.map(({ device, name }) => `${device} ${name}`));
+  assert.equal(await page.locator('#kernels [data-kernel]').count(), functions.size);
+  if (functions.size > 1) assert.equal(await totals(), before);
+  await page.waitForURL(/rows=function/);
+  await page.locator('#kernels input[type=checkbox]').uncheck();
   await kernelPage(page, profile);
 }
 

@@ -88,7 +88,7 @@ async function zoomed(page, { zoom, find }) {
  * its block.
  */
 async function openedKernel(page, name, isServed) {
-  await page.locator('#kernels input').fill(name);
+  await page.locator('#kernels input[type=search]').fill(name);
   await page.locator('#kernels [data-kernel]').first().getByRole('link').click();
   await page.locator('dialog[open]').waitFor();
   if (isServed) {

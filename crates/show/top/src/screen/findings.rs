@@ -5,8 +5,7 @@ use crate::Look;
 use apex_advice::{Finding, Severity};
 use apex_profile::units;
 use apex_untrusted::printable;
-use apex_view::text::figures::share;
-use apex_view::text::savings::{is_minor, saving};
+use apex_view::text::savings::{amount, is_minor, saving};
 use apex_view::text::shorten;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
@@ -51,7 +50,7 @@ fn title(look: &Look, at: usize, finding: &Finding, width: usize, theme: Theme) 
     let name = format!("{:2} {}", at + 1, finding.title);
     let named = name.chars().count();
     let full = format!(" · {}", saving(&finding.saving, &format!("the last {}", head::last(look))));
-    let brief = finding.saving.of_job.map_or(String::new(), |of_job| format!(" · saves {}", share(&of_job)));
+    let brief = finding.saving.of_job.map_or(String::new(), |of_job| format!(" · saves {}", amount(&of_job)));
     let fits = |text: &String| named + text.chars().count() <= width;
     let saves = [full, brief].into_iter().find(fits).unwrap_or_default();
     Line::from(vec![Span::styled(shorten(&name, width), style), Span::raw(shorten(&saves, width))])

@@ -55,6 +55,7 @@ impl Theme {
             Account::Idle(IdleCause::Capturing) => ('g', Color::LightBlue),
             Account::Idle(IdleCause::OtherCalls) => ('o', Color::LightCyan),
             Account::Idle(IdleCause::HostCode) => ('h', Color::White),
+            Account::Idle(IdleCause::Unrecorded) => ('?', Color::Gray),
             Account::Unknown => ('░', Color::DarkGray),
         };
         let is_busy_or_unknown = !matches!(account, Account::Idle(_));

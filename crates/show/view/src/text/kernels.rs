@@ -167,9 +167,10 @@ fn without_zeros(size: &str) -> String {
     }
 }
 
-/// Dimensions without trailing ones: `256` or `(64, 64)`.
+/// Dimensions without trailing ones: `256` or `(64, 64)`; `?` where a trace does not have them.
 fn extent(dimensions: Dim3) -> String {
     match dimensions.to_array() {
+        [0, 0, 0] => "?".to_owned(),
         [x, 1, 1] => x.to_string(),
         [x, y, 1] => format!("({x}, {y})"),
         [x, y, z] => format!("({x}, {y}, {z})"),

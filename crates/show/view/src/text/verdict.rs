@@ -443,6 +443,7 @@ fn while_in(cause: IdleCause) -> &'static str {
         IdleCause::Capturing => "while the host captures graphs",
         IdleCause::OtherCalls => "while the host is in other driver calls",
         IdleCause::HostCode => "while the host runs the program's own code",
+        IdleCause::Unrecorded => "the reason was not recorded",
     }
 }
 

@@ -110,7 +110,7 @@ export function groupsOf({ processes, lanes }: Pick<Answer, 'processes' | 'lanes
 /** Uses from the lower edge of a lane up: work first, then why there was none. */
 export const USES = [
   'kernels', 'collectives', 'waiting', 'copies', 'unknown', 'range',
-  'launching', 'allocating', 'transferring', 'synchronising', 'loading', 'capturing', 'other_calls', 'host_code',
+  'launching', 'allocating', 'transferring', 'synchronising', 'loading', 'capturing', 'other_calls', 'host_code', 'unrecorded',
 ] as const;
 
 /** `apex.timeline.launch/1`: an event, or why there is none. */

@@ -47,7 +47,7 @@ export function paletteOf(element: HTMLElement): Palette {
     const [red = 0, green = 0, blue = 0] = (css(name).match(/[\d.]+/g) ?? []).map(Number);
     return colour(red, green, blue);
   };
-  const uses = ['kernels', 'collectives', 'waiting', 'copies', 'launching', 'allocating', 'transferring', 'synchronising', 'loading', 'capturing', 'other_calls', 'host_code', 'unknown'];
+  const uses = ['kernels', 'collectives', 'waiting', 'copies', 'launching', 'allocating', 'transferring', 'synchronising', 'loading', 'capturing', 'other_calls', 'host_code', 'unrecorded', 'unknown'];
   const [card, sunk, line, text] = [pixel('card'), pixel('sunk'), pixel('line'), pixel('text')];
   const known = new Map(uses.map((use) => [use, pixel(use)]));
   const ranges = mixed(sunk, pixel('accent'), 0.45);
