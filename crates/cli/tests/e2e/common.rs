@@ -220,7 +220,7 @@ pub fn machine_file(session: &Path, name: &str) {
         let to_ns = if from_ns == 300 { 1 << 60 } else { from_ns + 1 };
         let mut readings = Readings::default();
         Quantity::ALL.iter().for_each(|&quantity| readings.set(quantity, from_ns as f64));
-        let devices = vec![DeviceRecord { device: 0, readings: readings.clone() }];
+        let devices = vec![DeviceRecord { device: 0, readings: readings.clone(), ..DeviceRecord::default() }];
         writer.record(Record { from_ns, to_ns, cost_ns: 1, host: readings, devices }).unwrap();
     }
 }

@@ -150,7 +150,11 @@ fn machine(devices: usize, seconds: u64, name: &str) -> Machine {
         }
         readings.set(Quantity::Power, second as f64);
         readings.set(Quantity::ThermalSlowdown, 0.0);
-        let devices = (0..devices).map(|device| DeviceRecord { device, readings: readings.clone() });
+        let devices = (0..devices).map(|device| DeviceRecord {
+            device,
+            readings: readings.clone(),
+            ..DeviceRecord::default()
+        });
         let [from_ns, to_ns] = [second + 5, second + 6].map(|second| second * 1_000_000_000);
         Record { from_ns, to_ns, cost_ns: 1_000_000, host: readings.clone(), devices: devices.collect() }
     };

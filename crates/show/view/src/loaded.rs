@@ -1,6 +1,7 @@
 //! A session with its profile.
 
 use crate::{Error, Filters};
+use apex_energy::{Energy, Rates};
 use apex_live::Follower;
 use apex_machine::{Machine, Summary};
 use apex_predict::Models;
@@ -95,6 +96,11 @@ impl Loaded {
             }
             Some(_) => None,
         }
+    }
+
+    /// The energy that the program's devices took; `None` where no energy counter was read.
+    pub fn energy(&self, rates: Rates) -> Option<Energy> {
+        Energy::of(&self.machine, &self.profile, origin_ns(&self.session), rates)
     }
 
     /// What was recorded of the machine; `None` where nothing was.
