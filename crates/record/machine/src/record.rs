@@ -152,7 +152,7 @@ pub struct DeviceRecord {
     pub readings: Readings,
     /// Readings of the energy counter in the interval, oldest first: moments of the machine's
     /// monotonic clock in nanoseconds, and millijoules since the driver was loaded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub energy: Vec<(u64, u64)>,
 }
 
