@@ -12,10 +12,14 @@
 //!   phases follow each other. Otherwise their windows overlap.
 //! * Idle power is subtracted only if the session saw the device idle. Nothing is assumed.
 
+mod change;
 mod rates;
 mod windows;
+mod work;
 
+pub use change::{EnergyChange, EnergyOf};
 pub use rates::{Cost, Rates};
+pub use work::Work;
 
 use apex_machine::Machine;
 use apex_machine::energy::{Counter, Joules, idle_watts};
@@ -31,6 +35,8 @@ pub const TOO_WIDE: f64 = 0.25;
 pub struct Energy {
     /// Accounts of the program's devices.
     pub devices: Vec<DeviceEnergy>,
+    /// What the program did for it, in units that the names of its ranges state.
+    pub work: Vec<Work>,
     /// The rates that costs are computed with.
     pub rates: Rates,
     /// Costs of all devices together; `None` without a rate, or where a device is too short to
@@ -111,8 +117,9 @@ impl Energy {
         let devices: Vec<_> =
             all.iter().filter_map(|windows| device(machine, profile, windows)).collect();
         let whole = devices.iter().map(|device| device.whole.joules);
-        let cost = whole.sum::<Option<Estimate>>().and_then(|joules| rates.cost(joules));
-        (!devices.is_empty()).then_some(Self { devices, rates, cost })
+        let joules = whole.sum::<Option<Estimate>>();
+        let (work, cost) = (Work::of(profile, joules), joules.and_then(|joules| rates.cost(joules)));
+        (!devices.is_empty()).then_some(Self { devices, work, rates, cost })
     }
 }
 

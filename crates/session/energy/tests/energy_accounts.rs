@@ -231,6 +231,28 @@ fn devices_of_others_and_devices_without_a_counter_have_no_account() {
 }
 
 #[test]
+fn ranges_name_the_unit_of_their_work() {
+    let machine = machine(&vec![(0, 300.0)], PERIOD_NS, 0, 100 * MS, 22);
+    let mut profile = profile(1.0, 21.0);
+    let mut range = |name: &str, count: u64| {
+        profile.ranges.push(apex_profile::Range { name: name.into(), count, ..Default::default() });
+    };
+    range("step [4096 tokens]", 30);
+    range("last step [1024 tokens]", 1);
+    range("picture [2.5 images]", 4);
+    // No number, no unit, several words, nothing at the end.
+    for other in ["step [# tokens]", "step [4096]", "[3 big steps]", "[-1 steps]", "[8 steps] x", "]", ""] {
+        range(other, 1_000);
+    }
+    let energy = Energy::of(&machine, &profile, 0, Rates::default()).unwrap();
+    let told: Vec<_> = energy.work.iter().map(|work| (work.unit.as_str(), work.count)).collect();
+    assert_eq!(told, [("images", 10.0), ("tokens", 123_904.0)]);
+    let per_joule = energy.work[1].per_joule.unwrap();
+    assert!((per_joule.value - 123_904.0 / 6_000.0).abs() < 0.2, "{per_joule:?}");
+    assert!(per_joule.low < per_joule.value && per_joule.value < per_joule.high);
+}
+
+#[test]
 fn rates_make_costs() {
     let machine = machine(&vec![(0, 360.0)], PERIOD_NS, 0, 100 * MS, 12);
     let rates = Rates { price_per_kwh: Some(0.5), grams_per_kwh: None };

@@ -193,6 +193,23 @@ fn the_machine_over_time_keeps_extremes_and_has_a_bounded_length() {
 }
 
 #[test]
+fn the_energy_is_told_and_bounded() {
+    let mut profile = Profile::default();
+    for number in 0..20 {
+        let (name, uuid) = (hostile(number), format!("GPU-{number}"));
+        profile.devices.push(Device { name, uuid, ..Device::default() });
+        profile.activities.push(Activity { device: Some(number), span_ns: 90e9, ..Activity::default() });
+    }
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(page(&profile, &advice, &[]).1["machine"]["energy"], serde_json::json!([]));
+    let (page, document) = page_with(&profile, &advice, &[], &machine(20, 100, "device"));
+    assert!(page.len() < MOST_BYTES && !page.contains("<img"));
+    let energy = document["machine"]["energy"].as_array().unwrap();
+    assert_eq!(energy.len(), 9, "eight devices, and how many more there are");
+    assert!(energy.iter().all(|sentence| sentence.as_str().unwrap().starts_with("Energy of ")), "{energy:?}");
+}
+
+#[test]
 fn call_paths_hold_all_launches() {
     let frame = |file: &str, line| Frame { file: file.into(), line: Some(line), function: "f".into() };
     let stack = |frames: &[Frame]| CallStack { frames: frames.to_vec(), ..CallStack::default() };

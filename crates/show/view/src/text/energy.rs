@@ -1,6 +1,8 @@
 //! Energy accounts in words.
 
-use apex_energy::{Account, Cost, DeviceEnergy, Energy, Estimate, IterationEnergy, PhaseEnergy};
+use apex_energy::{
+    Account, Cost, DeviceEnergy, Energy, EnergyChange, EnergyOf, Estimate, IterationEnergy, PhaseEnergy, Work,
+};
 use apex_profile::units;
 
 /// Maximum number of devices in the text; a document has all.
@@ -14,8 +16,24 @@ pub fn sentences(energy: &Energy) -> Vec<String> {
         let more = energy.devices.len() - DEVICES;
         sentences.push(format!("Energy of {more} more devices: `apex report --json` has it."));
     }
+    sentences.extend(energy.work.iter().filter_map(of_work));
     sentences.extend(energy.cost.as_ref().map(of_cost));
     sentences
+}
+
+/// A sentence for a comparison.
+pub fn change(change: &EnergyChange) -> String {
+    let of = match change.of {
+        EnergyOf::Iteration => "an iteration",
+        EnergyOf::Run => "a run",
+    };
+    let [before, after] = [change.before, change.after].map(between);
+    let ratio = units::percent(change.ratio);
+    let resolved = match change.is_resolved {
+        true => "",
+        false => "; the intervals of the energy counter meet, so that this may be no difference",
+    };
+    format!("Energy of {of}, measuredᵐ: {before} → {after}, {ratio} of that before{resolved}.")
 }
 
 fn of_device(device: &DeviceEnergy) -> String {
@@ -61,6 +79,13 @@ fn of_iteration(iteration: &IterationEnergy) -> Option<String> {
     });
     let count = units::counted(iteration.count, "iteration", "iterations");
     Some(format!("{} in each of {count}{above}", between(iteration.joules?)))
+}
+
+/// `12.0 tokens for each joule (11.1 to 13.0), measuredᵐ.`
+fn of_work(work: &Work) -> Option<String> {
+    let Estimate { value, low, high } = work.per_joule?;
+    let [value, low, high] = [value, low, high].map(digits);
+    Some(format!("{value} {} for each joule ({low} to {high}), measuredᵐ.", work.unit))
 }
 
 fn of_cost(cost: &Cost) -> String {
@@ -122,7 +147,7 @@ mod tests {
             phases: vec![short, steady],
             iteration: Some(iteration),
         };
-        Energy { devices: vec![device], rates: Rates::default(), cost: None }
+        Energy { devices: vec![device], work: Vec::new(), rates: Rates::default(), cost: None }
     }
 
     #[test]
@@ -155,6 +180,36 @@ mod tests {
         assert_eq!(told, "This energy costs 0.30 at the price that you gave and 400 g of CO₂, computedᶜ.");
         energy.cost = rates.cost(Estimate { value: 36.0, low: 30.0, high: 40.0 });
         assert!(sentences(&energy)[1].contains("3.00e-6 at the price"));
+    }
+
+    #[test]
+    fn work_is_told_in_its_unit() {
+        let mut energy = energy();
+        let per_joule = estimate(12.0);
+        energy.work = vec![Work { unit: "tokens".into(), count: 24_000.0, per_joule }];
+        assert_eq!(sentences(&energy)[1], "12.0 tokens for each joule (10.8 to 13.2), measuredᵐ.");
+        energy.work[0].per_joule = None;
+        assert_eq!(sentences(&energy).len(), 1);
+    }
+
+    #[test]
+    fn a_change_says_whether_the_counter_resolves_it() {
+        let mut after = energy();
+        after.devices[0].iteration.as_mut().unwrap().joules = estimate(1.5);
+        let told = change(&EnergyChange::of(&[energy()], &[after]).unwrap());
+        assert_eq!(
+            told,
+            "Energy of an iteration, measuredᵐ: 3.00 J (2.70 J to 3.30 J) → 1.50 J (1.35 J to 1.65 J), \
+             50.0% of that before."
+        );
+        let told = change(&EnergyChange::of(&[energy()], &[energy()]).unwrap());
+        assert!(told.ends_with("100% of that before; the intervals of the energy counter meet, so that this may \
+             be no difference."), "{told}");
+        let mut runs = [energy(), energy()];
+        runs[1].devices[0].iteration = None;
+        assert!(change(&EnergyChange::of(&[energy()], &runs).unwrap()).starts_with("Energy of a run, "));
+        runs[1].devices[0].whole.joules = None;
+        assert!(EnergyChange::of(&[energy()], &runs).is_none() && EnergyChange::of(&[], &[]).is_none());
     }
 
     #[test]
