@@ -3,7 +3,7 @@
 no function of NVML that changes a device.
 
     energy.py measure OUT [--seconds 8] [--rounds 5] [--programs NAME,…]   # on the machine with the GPU
-    energy.py table FILE                                                   # the tables of docs/power.md, from energy.json.xz
+    energy.py table FILE [cost|updates|programs]                           # the tables of docs/power.md, from energy.json.xz
 
 `measure` writes OUT/energy.json.xz, which holds raw readings:
 
@@ -36,6 +36,8 @@ AVERAGE, INSTANT = 185, 186
 POLLED_SECONDS = 3
 CALLS = 2000
 PAUSE = 0.002
+# Nanoseconds.
+SAME_UPDATE = 1_000_000
 IDLE_SECONDS = 6
 # Steps are waited for about so often, so that the host runs ahead of the GPU by no more.
 BATCH_SECONDS = 0.05
@@ -308,27 +310,36 @@ def by_power(changes, begin, end):
 
 
 def periods(seen):
-    """Milliseconds between changes: least, median, 95%, most."""
-    moments = [after for _, after, _ in seen]
+    """Milliseconds between updates: least, median, most. Powers change twice in some microseconds: that is one update."""
+    moments = []
+    for _, after, _ in seen:
+        if not moments or after - moments[-1] > SAME_UPDATE:
+            moments.append(after)
     gaps = sorted((b - a) / 1e6 for a, b in zip(moments, moments[1:]))
-    return [gaps[0], gaps[len(gaps) // 2], gaps[len(gaps) * 95 // 100], gaps[-1]] if gaps else []
+    return len(moments), [gaps[0], gaps[len(gaps) // 2], gaps[-1]] if gaps else []
 
 
-def table(results):
+def table(results, which=""):
+    """All tables, or one of them by its name."""
+    parts = dict(zip(("cost", "updates", "programs"), "\n".join(all_tables(results)).split("\n\n")))
+    return parts[which] if which else "\n\n".join(parts.values())
+
+
+def all_tables(results):
     lines = ["| reading | median, µs | 99%, µs | most, µs |", "| --- | --- | --- | --- |"]
     for name, cost in results["cost"].items():
         lines.append(f"| {name} | " + " | ".join(f"{cost[part] / 1e3:.1f}" for part in ("median", "p99", "most")) + " |")
-    lines += ["", "| reading | GPU | changes | least, ms | median, ms | 95%, ms | most, ms |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines += ["", "| reading | GPU | changes | updates | ms between them, least | median | most |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for when, readings in results["polled"].items():
         for name, of in readings.items():
-            gaps = periods(of["seen"])
-            lines.append(f"| {name} | {when} | {len(of['seen'])} | " + " | ".join(f"{gap:.1f}" for gap in gaps or []) + " |")
+            updates, gaps = periods(of["seen"])
+            lines.append(f"| {name} | {when} | {len(of['seen'])} | {updates} | " + " | ".join(f"{gap:.1f}" for gap in gaps) + " |")
     lines += ["", "| program | steps | seconds | J per step, median of rounds | rounds apart | interval | by power | apart | W |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     names = dict.fromkeys(run["program"] for run in results["runs"])
     for name in names:
         lines.append(row(name, [run for run in results["runs"] if run["program"] == name], results))
-    return "\n".join(lines)
+    return lines
 
 
 def row(name, runs, results):
@@ -353,6 +364,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["measure", "sample", "polled", "table"])
     parser.add_argument("out", nargs="?", default="")
+    parser.add_argument("which", nargs="?", default="")
     parser.add_argument("--library", default="libnvidia-ml.so.1")
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS)
@@ -367,7 +379,7 @@ def main():
         json.dump(polled(Nvml(a.library)), sys.stdout)
     else:
         results = json.loads(lzma.decompress(Path(a.out).read_bytes()))
-        print(table(results | {name: spread(results[name]) for name in ("energy", "instant")}))
+        print(table(results | {name: spread(results[name]) for name in ("energy", "instant")}, a.which))
 
 
 if __name__ == "__main__":

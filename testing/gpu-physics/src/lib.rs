@@ -9,8 +9,8 @@
 //! ([`Gpu::exact_joules`], [`Gpu::done`]), so that what a governor believes can be compared with
 //! what is true.
 //!
-//! The constants are plausible for an H200 and *assumed*: no clock of a real one was changed to find
-//! them. Power at the highest clock is near what was measured there.
+//! Power at the device's own clock is what was measured on an H200 (data/h200/energy). How it divides,
+//! and what becomes of it at other clocks, is *assumed*: no clock of a real one was changed.
 
 mod workload;
 
@@ -227,11 +227,19 @@ impl Gpu {
             self.shown_joules = self.joules;
             self.counter_at += 0.1;
         }
-        if self.done[self.phase] >= self.phase_until {
-            self.phase = (self.phase + 1) % self.work.phases.len();
-            let next = &self.work.phases[self.phase];
-            self.phase_until = self.done[self.phase] + next.seconds / next.step_seconds(f64::from(HIGHEST));
+        let over = self.done[self.phase] - self.phase_until;
+        if over >= 0.0 {
+            self.turn(over * phase.step_seconds(self.clock));
         }
+    }
+
+    /// Begins the next phase, so many seconds ago.
+    fn turn(&mut self, ago: f64) {
+        self.done[self.phase] = self.phase_until;
+        self.phase = (self.phase + 1) % self.work.phases.len();
+        let next = &self.work.phases[self.phase];
+        self.phase_until = self.done[self.phase] + next.seconds / next.step_seconds(f64::from(HIGHEST));
+        self.done[self.phase] += ago / next.step_seconds(self.clock);
     }
 
     /// Lets calls take effect that are due.

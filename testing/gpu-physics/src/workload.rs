@@ -4,14 +4,15 @@ use crate::HIGHEST;
 
 /// Sharpness of the change between what bounds a step.
 const SHARP: f64 = 6.0;
-/// Watts of the idle device: leakage at 45 °C, memory that does nothing, fans of its own.
-const IDLE: f64 = 72.0;
+/// Watts of the idle device at 45 °C: 81 W were measured at its lowest clock, with a tree there.
+const IDLE: f64 = 79.0;
 /// Watts that leakage grows by in a degree.
 const LEAK: f64 = 0.25;
-/// Watts of the clock tree at the highest clock and voltage, whatever runs.
-const TREE: f64 = 45.0;
-/// Watts of the memory at its full bandwidth.
-const MEMORY: f64 = 130.0;
+/// Watts of the clock tree at the highest clock and voltage, whatever runs: 124 W were measured with
+/// a context that does nothing.
+const TREE: f64 = 44.0;
+/// Watts of the memory at its full bandwidth: assumed.
+const MEMORY: f64 = 230.0;
 
 /// A phase of a workload, at the highest clock. Times are of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +88,8 @@ impl Workload {
         Self::new("decode, launch-bound", &[DECODE])
     }
 
-    /// The same from a graph with a batch: the weights are read for each token, so memory bounds it.
+    /// The same from a graph with a batch: the weights are read for each token, so memory bounds it. Its
+    /// power is that of `unfused_norm`.
     pub fn batched_decode() -> Self {
         Self::new("decode, memory-bound", &[BATCHED])
     }
@@ -103,7 +105,8 @@ impl Workload {
         Self::new("graph network", &[GRAPH])
     }
 
-    /// Matrix products, from the session `torch-gemm_saturated`: a step of 1.66 ms without a gap.
+    /// Matrix products, from the session `torch-gemm_saturated`: a step of 1.66 ms without a gap, at the
+    /// power cap.
     pub fn products() -> Self {
         Self::new("large products", &[PRODUCTS])
     }
@@ -155,16 +158,16 @@ const DECODE: Phase = Phase {
     seconds: 1e9,
     host: 217e-6,
     gap: 0.0,
-    memory: 20e-6,
-    compute: 33e-6,
-    active: 480.0,
+    memory: 3e-6,
+    compute: 31e-6,
+    active: 20.0,
     is_collective: false,
 };
 const BATCHED: Phase =
-    Phase { host: 1.0e-3, gap: 0.1e-3, memory: 9.0e-3, compute: 3.5e-3, active: 480.0, ..DECODE };
+    Phase { host: 1.0e-3, gap: 0.1e-3, memory: 9.0e-3, compute: 3.5e-3, active: 706.0, ..DECODE };
 const TRAINING: Phase =
-    Phase { host: 20e-3, gap: 2.0e-3, memory: 45e-3, compute: 70e-3, active: 480.0, ..DECODE };
+    Phase { host: 20e-3, gap: 2.0e-3, memory: 45e-3, compute: 70e-3, active: 425.0, ..DECODE };
 const GRAPH: Phase =
-    Phase { host: 6.0e-3, gap: 1.0e-3, memory: 11e-3, compute: 5.0e-3, active: 480.0, ..DECODE };
+    Phase { host: 6.0e-3, gap: 1.0e-3, memory: 11e-3, compute: 5.0e-3, active: 531.0, ..DECODE };
 const PRODUCTS: Phase =
-    Phase { host: 0.2e-3, gap: 0.0, memory: 0.5e-3, compute: 1.66e-3, active: 640.0, ..DECODE };
+    Phase { host: 0.2e-3, gap: 0.0, memory: 0.5e-3, compute: 1.25e-3, active: 1065.0, ..DECODE };

@@ -1,8 +1,9 @@
 //! How much energy a device took between two moments, as far as its counter tells.
 //!
 //! The counter of a device does not move all the time: it is set ten times a second, at moments
-//! that nobody tells (its *phase* is unknown). A reading is therefore the energy up to a moment
-//! at most [`PERIOD_NS`] before. So the energy up to a moment is
+//! that nobody tells (its *phase* is unknown), and a reading takes milliseconds. A reading is
+//! therefore the energy up to a moment at most [`PERIOD_NS`] before its end. So the energy up to a
+//! moment is
 //! * at least the last reading at or before it, because the counter is never ahead, and
 //! * at most the first reading that was made a period later or more, because that one is never
 //!   behind the moment.
@@ -16,9 +17,10 @@
 use crate::file::Machine;
 use crate::quantity::Quantity;
 
-/// The longest time between two changes of the counter, nanoseconds. Published for A100 and H100
-/// (100 ms) and measured on an H200 (docs/power.md).
-pub const PERIOD_NS: u64 = 100_000_000;
+/// The longest time from a moment to the end of the first reading that holds its energy,
+/// nanoseconds: on an H200 the counter is set every 100 ms, and a reading took up to 37 ms
+/// (docs/power.md).
+pub const PERIOD_NS: u64 = 140_000_000;
 /// A device is idle in a record in which its SMs were busy for a smaller share.
 const IDLE_SHARE: f64 = 0.005;
 /// A record of the idle device is at least so long, nanoseconds.

@@ -29,7 +29,8 @@ pub trait Devices: Send {
 pub struct Options {
     /// The time from one sample to the next.
     pub every: Duration,
-    /// The time from one reading of the energy counter to the next.
+    /// The time from one reading of the energy counter to the next; longer where a reading takes much
+    /// CPU time.
     pub every_energy: Duration,
     /// Before anything is read: a program that is over by then costs nothing.
     pub delay: Duration,
@@ -48,8 +49,8 @@ impl Default for Options {
     }
 }
 
-/// The least ratio of a pause to the CPU time of the sample before it: sampling never takes more
-/// than a two-hundredth of a processor.
+/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than a
+/// two-hundredth of a processor, and readings of energy between them no more than another one.
 const PAUSE_BY_COST: u32 = 200;
 /// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -106,7 +107,7 @@ fn sample<D: Devices>(
     let mut host = Host::new(root);
     let mut devices: Option<D> = None;
     let (mut pause, mut last_ns) = (options.delay, None);
-    let mut counted = Counted { every: options.every_energy, cost_ns: 0, readings: Vec::new() };
+    let mut counted = Counted::new(options.every_energy);
     while counted.wait(stopped, pause, devices.as_mut()) {
         let (from_ns, began) = (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
         let mut is_new = false;
@@ -151,10 +152,11 @@ fn write_rest(
     }
 }
 
-/// Readings of the energy counters between two samples. They take microseconds and a sample takes
-/// milliseconds, so they can be more frequent.
+/// Readings of the energy counters between two samples.
 struct Counted {
     every: Duration,
+    /// The time until the next reading.
+    left: Duration,
     /// CPU time that they took.
     cost_ns: u64,
     /// Device, moment and millijoules.
@@ -162,6 +164,10 @@ struct Counted {
 }
 
 impl Counted {
+    fn new(every: Duration) -> Self {
+        Self { every, left: every, cost_ns: 0, readings: Vec::new() }
+    }
+
     /// Waits for the next sample, and reads the counters meanwhile. Returns false where the thread
     /// is to end.
     fn wait(
@@ -172,14 +178,15 @@ impl Counted {
     ) -> bool {
         let mut left = pause;
         loop {
-            let part = if devices.is_some() { left.min(self.every) } else { left };
+            let part = if devices.is_some() { left.min(self.left) } else { left };
             if stopped.recv_timeout(part) != Err(RecvTimeoutError::Timeout) {
                 return false;
             }
-            if let Some(devices) = devices.as_deref_mut() {
+            left = left.saturating_sub(part);
+            self.left = self.left.saturating_sub(part);
+            if let Some(devices) = devices.as_deref_mut().filter(|_| self.left.is_zero()) {
                 self.read(devices);
             }
-            left = left.saturating_sub(part);
             if left.is_zero() {
                 return true;
             }
@@ -193,7 +200,9 @@ impl Counted {
                 self.readings.push((device, clock_ns(libc::CLOCK_MONOTONIC), millijoules));
             }
         }
-        self.cost_ns += clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        let cost_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        self.cost_ns += cost_ns;
+        self.left = self.every.max(Duration::from_nanos(cost_ns) * PAUSE_BY_COST);
     }
 
     /// Moves the readings into the records of their devices.

@@ -109,7 +109,7 @@ fn samples_join_into_records_without_a_gap() {
 #[test]
 fn energy_counters_are_read_between_samples_and_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { every: Duration::from_millis(20), ..OPTIONS };
+    let options = Options { every: Duration::from_millis(50), ..OPTIONS };
     let sampler = start(dir.path(), options, || Some(Counting(Growing(devices(), 0.0), 0)));
     wait_for(dir.path(), 3);
     sampler.finish().unwrap();

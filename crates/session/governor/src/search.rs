@@ -132,7 +132,7 @@ impl Search {
     /// lower clock was bad, half-way to it at most, and half-way if the prediction allows none: what is
     /// predicted from that clock may be too pessimistic.
     fn next(&self) -> Clock {
-        let from = self.best.unwrap_or_else(|| self.legal(self.own.mhz / f64::from(self.own.windows)));
+        let from = self.best.unwrap_or(self.settings.clocks.1);
         let allowed = self.legal(self.slowest_allowed(from));
         let is_bounded = self.bound >= self.settings.clocks.0;
         let half = self.legal(f64::from(from + self.bound) / 2.0);
@@ -149,10 +149,9 @@ impl Search {
     /// lowest clocks that are known; without two, a little lower.
     fn slowest_allowed(&self, from: u32) -> f64 {
         let allowed = self.own.step_seconds() * (1.0 + PART * self.settings.most_slowdown);
-        let own = (self.own.mhz / f64::from(self.own.windows), self.own.step_seconds());
-        let judged = self.at.iter().filter(|(_, of)| of.windows >= WINDOWS && of.capped == 0);
+        let judged = self.at.values().chain([&self.own]).filter(|of| of.windows >= WINDOWS && of.capped == 0);
         let mut known: Vec<(f64, f64)> =
-            judged.map(|(&mhz, of)| (f64::from(mhz), of.step_seconds())).chain([own]).collect();
+            judged.map(|of| (of.mhz / f64::from(of.windows), of.step_seconds())).collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let [(low, slow), (high, fast), ..] = known[..] else { return f64::from(from) * (1.0 - FIRST) };
         let by_clock = (slow - fast) / (1.0 / low - 1.0 / high);

@@ -10,6 +10,8 @@ const POLL: f64 = 0.01;
 const BOUND: f64 = 0.01;
 /// Virtual seconds of a run.
 const SECONDS: f64 = 600.0;
+/// What the device draws from.
+const SEED: u64 = 7;
 /// Degrees of the air.
 const AIR: f64 = 25.0;
 /// Shortest phase that has a clock of its own, seconds: ten switches.
@@ -27,15 +29,7 @@ fn permitted() -> Circumstances {
 struct Outcome {
     gpu: Gpu,
     follower: Follower,
-    /// Seconds at the device's own clock that the work done takes.
-    work: f64,
     refused: Option<Refused>,
-}
-
-impl Outcome {
-    fn slowdown(&self) -> f64 {
-        self.gpu.now() / self.work - 1.0
-    }
 }
 
 fn reading(gpu: &Gpu) -> Result<Reading, Refused> {
@@ -90,9 +84,7 @@ fn with_fault(
     if let Some(last) = follower.release().filter(|_| planted != Some(Planted::LockLeft)) {
         refused = refused.or(gpu.lock(last.to).err());
     }
-    let own = fixed(workload, None);
-    let work = gpu.done().1.iter().zip(&own).map(|(steps, (seconds, _))| steps * seconds).sum();
-    Outcome { gpu, follower, work, refused }
+    Outcome { gpu, follower, refused }
 }
 
 /// Seconds and joules of a step of each phase at a lock.
@@ -111,16 +103,38 @@ fn turns(workload: &Workload, own: &[(f64, f64)], of: impl Fn(usize) -> (f64, f6
     (sums[0] / sums[1], sums[2] / sums[3])
 }
 
+/// Seconds and joules for each step of the first phase while all phases take turns at a lock, on the
+/// warm device.
+fn simulated(workload: &Workload, lock: Option<u32>, seconds: f64) -> (f64, f64) {
+    let mut gpu = Gpu::new(workload.clone(), permitted(), 1);
+    gpu.lock(lock).expect("a legal clock");
+    gpu.run(30.0);
+    let (joules, steps) = (gpu.exact_joules(), gpu.done().1[0]);
+    gpu.run(seconds);
+    let done = gpu.done().1[0] - steps;
+    (seconds / done, (gpu.exact_joules() - joules) / done)
+}
+
 /// What is saved at most: with one clock for all phases, and with a clock for each phase, of all
-/// clocks and with the truth known. Phases that are too short for a switch have one clock.
+/// clocks and with the truth known. Phases that are too short for a switch have one clock, which is
+/// tried, because they change the clock of a device at its power cap all the time.
 fn best(workload: &Workload) -> (f64, f64) {
-    let own = fixed(workload, None);
-    let clocks: Vec<_> =
-        (LOWEST..=HIGHEST).step_by(STEP as usize).map(|clock| fixed(workload, Some(clock))).collect();
+    let clocks = (LOWEST..=HIGHEST).step_by(STEP as usize);
     let saved = |(time, joules): (f64, f64)| if time <= 1.0 + BOUND { 1.0 - joules } else { 0.0 };
+    if has_short_phases(workload) {
+        let own = simulated(workload, None, 14.0);
+        let one = clocks.filter(|clock| *clock >= 1_395).map(|clock| {
+            let at = simulated(workload, Some(clock), 14.0);
+            saved((at.0 / own.0, at.1 / own.1))
+        });
+        let one = one.fold(0.0, f64::max);
+        return (one, one);
+    }
+    let own = fixed(workload, None);
+    let clocks: Vec<_> = clocks.map(|clock| fixed(workload, Some(clock))).collect();
     let one = clocks.iter().map(|clock| saved(turns(workload, &own, |index| clock[index])));
     let one = one.fold(0.0, f64::max);
-    if workload.phases.iter().any(|phase| phase.seconds < SHORTEST) || workload.phases.len() != 2 {
+    if workload.phases.len() != 2 {
         return (one, one);
     }
     let pairs = clocks.iter().flat_map(|first| clocks.iter().map(move |second| [first, second]));
@@ -138,18 +152,33 @@ struct Row {
 }
 
 fn row(workload: &Workload) -> Row {
-    let run = governed(workload, permitted(), SECONDS, 7);
-    let own = fixed(workload, None);
-    let default: f64 = run.gpu.done().1.iter().zip(&own).map(|(steps, (_, joules))| steps * joules).sum();
+    let run = governed(workload, permitted(), SECONDS, SEED);
+    let (seconds, joules) = of_the_same_work(workload, run.gpu.done().1);
     let (one, each) = best(workload);
-    let saved = 1.0 - run.gpu.exact_joules() / default;
-    Row { name: workload.name, saved, slowdown: run.slowdown(), one, each }
+    let saved = 1.0 - run.gpu.exact_joules() / joules;
+    Row { name: workload.name, saved, slowdown: run.gpu.now() / seconds - 1.0, one, each }
+}
+
+/// Seconds and joules that so many steps of each phase take at the device's own clock.
+fn of_the_same_work(workload: &Workload, steps: &[f64]) -> (f64, f64) {
+    if has_short_phases(workload) {
+        let (seconds, joules) = simulated(workload, None, 150.0);
+        return (seconds * steps[0], joules * steps[0]);
+    }
+    let own = fixed(workload, None);
+    let sum = |of: fn(&(f64, f64)) -> f64| steps.iter().zip(&own).map(|(steps, own)| steps * of(own)).sum();
+    (sum(|own| own.0), sum(|own| own.1))
+}
+
+fn has_short_phases(workload: &Workload) -> bool {
+    workload.phases.iter().any(|phase| phase.seconds < SHORTEST)
 }
 
 fn table(rows: &[Row]) -> String {
     let head = "| workload | governor | slowdown | best fixed clock | best clock of each phase |\n\
                 | --- | --- | --- | --- | --- |\n";
-    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    // Without a sign before zero.
+    let percent = |share: f64| format!("{:.1}%", (share * 1e3).round() / 10.0 + 0.0);
     let line = |row: &Row| {
         let of = [row.saved, row.slowdown, row.one, row.each].map(percent);
         format!("| {} | {} |\n", row.name, of.join(" | "))
@@ -166,10 +195,19 @@ fn the_governor_saves_nearly_what_can_be_saved() {
         assert!(row.saved >= row.each - 0.03, "{}: of {}\n{text}", row.name, row.each);
         assert!(row.saved >= row.one - 0.01, "{}: of one clock {}\n{text}", row.name, row.one);
     }
-    // What is recorded of decoding (`torch-eager_decode`).
-    assert!(rows[0].name == "decode, launch-bound" && rows[0].saved >= 0.32, "{text}");
     let page = include_str!("../../../../docs/power.md");
     assert!(page.contains(&text), "docs/power.md has another table than\n{text}");
+}
+
+#[test]
+fn the_model_takes_the_power_that_was_measured() {
+    // `eager_decode`, `unfused_norm`, `llama_eager`, `gemm_saturated`: see docs/power.md.
+    let measured = [(Workload::decode(), 130.0), (Workload::batched_decode(), 630.0)];
+    let measured = measured.into_iter().chain([(Workload::training(), 683.0), (Workload::products(), 691.0)]);
+    for (workload, watts) in measured {
+        let (seconds, joules) = steady(&workload.phases[0], None, AIR);
+        assert!((joules / seconds / watts - 1.0).abs() < 0.03, "{}: {}", workload.name, joules / seconds);
+    }
 }
 
 /// Whether a run left the clock as it was found, and how many calls fell into a collective, without
@@ -217,8 +255,8 @@ fn second_try(is_capped: bool) -> u32 {
 fn nothing_is_predicted_from_windows_under_a_power_cap() {
     // Under a cap, that a step takes as long at a lower setting does not say that the clock is of no
     // consequence.
-    assert!(f64::from(second_try(true)) >= 0.85 * 1700.0, "{}", second_try(true));
-    assert!(f64::from(second_try(false)) < 0.8 * 1700.0, "{}", second_try(false));
+    assert!(second_try(true) >= 1700, "{}", second_try(true));
+    assert!(second_try(false) < 1500, "{}", second_try(false));
 }
 
 #[test]
