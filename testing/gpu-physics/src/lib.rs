@@ -244,7 +244,9 @@ impl Gpu {
 
     /// Lets calls take effect that are due.
     fn take_effect(&mut self) {
-        if let Some((_, mhz)) = self.circumstances.other_setter.filter(|(at, _)| (*at..*at + TICK).contains(&self.at)) {
+        if let Some((_, mhz)) =
+            self.circumstances.other_setter.filter(|(at, _)| (*at..*at + TICK).contains(&self.at))
+        {
             self.lock = Some(mhz);
         }
         if let Some((_, lock)) = self.pending.filter(|(due, _)| self.at >= *due) {

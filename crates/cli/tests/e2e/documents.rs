@@ -45,7 +45,17 @@ const DOCUMENTS: [(Document, &[Words], Words); 14] = [
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
-            &["report", "--json", "--phase", "steady", "--energy-price", "1000", "--energy-co2", "380", "steady"],
+            &[
+                "report",
+                "--json",
+                "--phase",
+                "steady",
+                "--energy-price",
+                "1000",
+                "--energy-co2",
+                "380",
+                "steady",
+            ],
             &["report", "--json", "--phase", "steady", "--kernel", "layer_1", "steady"],
             &["report", "--json", "--window", "0s..600s", "--rank", "0", "gap"],
             &["report", "--json", "cut"],
@@ -216,7 +226,11 @@ fn prepare(sandbox: &Sandbox) -> Running {
     h200_session(&sandbox.path("better"), &better);
     std::fs::create_dir(sandbox.path("steady")).unwrap();
     record(&sandbox.path("steady"), |program| {
-        program.define(Definition::Range(Range { id: 1, name: "run [4096 tokens]".into(), ..Range::default() }));
+        program.define(Definition::Range(Range {
+            id: 1,
+            name: "run [4096 tokens]".into(),
+            ..Range::default()
+        }));
         let head = RangeChange::head(flags::RANGE_BEGUN, program.now, program.now);
         program.write(&RangeChange { head, range: 1, changed: 1, instance: 0 });
         launch_bound(program);

@@ -125,7 +125,10 @@ fn energy_counters_are_read_between_samples_and_at_the_end() {
     assert!(of(last, 1) >= 1 && last.host.is_empty(), "{last:?}");
     for record in &machine.records {
         let moments = record.devices.iter().flat_map(|device| &device.energy);
-        assert!(moments.into_iter().all(|(at, _)| (record.from_ns..=record.to_ns).contains(at)), "{record:?}");
+        assert!(
+            moments.into_iter().all(|(at, _)| (record.from_ns..=record.to_ns).contains(at)),
+            "{record:?}"
+        );
     }
 }
 

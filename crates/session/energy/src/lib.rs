@@ -114,8 +114,7 @@ impl Energy {
     /// `machine`. `None` where no device of the program has an energy counter.
     pub fn of(machine: &Machine, profile: &Profile, origin_ns: u64, rates: Rates) -> Option<Self> {
         let all = DeviceWindows::of(profile, origin_ns);
-        let devices: Vec<_> =
-            all.iter().filter_map(|windows| device(machine, profile, windows)).collect();
+        let devices: Vec<_> = all.iter().filter_map(|windows| device(machine, profile, windows)).collect();
         let whole = devices.iter().map(|device| device.whole.joules);
         let joules = whole.sum::<Option<Estimate>>();
         let (work, cost) = (Work::of(profile, joules), joules.and_then(|joules| rates.cost(joules)));
@@ -158,8 +157,7 @@ impl Account {
         };
         let counted_seconds = counted.ns as f64 / 1e9;
         let joules = Estimate::of(counted);
-        let above_idle =
-            joules.zip(idle_w).map(|(joules, idle_w)| joules.without(idle_w * counted_seconds));
+        let above_idle = joules.zip(idle_w).map(|(joules, idle_w)| joules.without(idle_w * counted_seconds));
         Self { seconds, counted_seconds, joules, above_idle }
     }
 

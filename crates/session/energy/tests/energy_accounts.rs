@@ -18,9 +18,8 @@ type Power = Vec<(u64, f64)>;
 /// Joules up to a moment.
 fn exact(power: &Power, at_ns: u64) -> f64 {
     let ends = power.iter().skip(1).map(|&(from, _)| from).chain([u64::MAX]);
-    let part = |(&(from, watts), end): (&(u64, f64), u64)| {
-        watts * at_ns.min(end).saturating_sub(from) as f64 / 1e9
-    };
+    let part =
+        |(&(from, watts), end): (&(u64, f64), u64)| watts * at_ns.min(end).saturating_sub(from) as f64 / 1e9;
     power.iter().zip(ends).map(part).sum()
 }
 
@@ -112,7 +111,8 @@ fn in_phases(from: f64, phases: &[(PhaseKind, f64)], iterations: u64) -> Profile
     activity.phases = phases.iter().map(phase).collect();
     let until: f64 =
         phases.iter().take_while(|(kind, _)| *kind != PhaseKind::Steady).map(|(_, seconds)| seconds).sum();
-    let steady = phases.iter().find(|(kind, _)| *kind == PhaseKind::Steady).map_or(0.0, |(_, seconds)| *seconds);
+    let steady =
+        phases.iter().find(|(kind, _)| *kind == PhaseKind::Steady).map_or(0.0, |(_, seconds)| *seconds);
     activity.iterations = Some(Iterations {
         count: iterations,
         step_ns: Figure::measured(steady * 1e9 / iterations as f64),
@@ -183,8 +183,12 @@ fn a_window_beyond_the_readings_is_counted_in_part() {
     assert_eq!(whole.seconds, 15.0);
     assert!((4.8..5.0).contains(&whole.counted_seconds), "{whole:?}");
     assert!((whole.watts().unwrap() - 300.0).abs() < 5.0, "{whole:?}");
-    assert!(Energy::of(&machine, &profile(30.0, 40.0), 0, Rates::default()).unwrap().devices[0]
-        .whole.joules.is_none());
+    assert!(
+        Energy::of(&machine, &profile(30.0, 40.0), 0, Rates::default()).unwrap().devices[0]
+            .whole
+            .joules
+            .is_none()
+    );
 }
 
 #[test]

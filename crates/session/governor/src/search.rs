@@ -156,7 +156,9 @@ impl Search {
         let [(low, slow), (high, fast), ..] = known[..] else { return f64::from(from) * (1.0 - FIRST) };
         let by_clock = (slow - fast) / (1.0 / low - 1.0 / high);
         let fixed = slow - by_clock / low;
-        if by_clock <= 0.0 || allowed <= fixed { return 0.0 }
+        if by_clock <= 0.0 || allowed <= fixed {
+            return 0.0;
+        }
         by_clock / (allowed - fixed)
     }
 

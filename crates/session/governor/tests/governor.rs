@@ -226,9 +226,8 @@ fn planted_faults_are_found() {
     let sound = run(&collectives, None);
     assert!(checks(&sound) == (true, 0) && !sound.gpu.calls().is_empty());
     // Which calls fall into one depends on the moment.
-    let planted = (0..20).map(|seed| {
-        with_fault(&collectives, permitted(), 60.0, seed, Some(Planted::InCollectives))
-    });
+    let planted =
+        (0..20).map(|seed| with_fault(&collectives, permitted(), 60.0, seed, Some(Planted::InCollectives)));
     assert!(planted.map(|run| checks(&run).1).sum::<usize>() > 0);
 }
 
@@ -236,15 +235,8 @@ fn planted_faults_are_found() {
 /// those at the device's own clock did.
 fn second_try(is_capped: bool) -> u32 {
     let mut search = Search::new(settings());
-    let window = |joules| Window {
-        phase: 0,
-        seconds: 1.0,
-        steps: 100.0,
-        joules,
-        mhz: 1700,
-        is_capped,
-        is_hot: false,
-    };
+    let window =
+        |joules| Window { phase: 0, seconds: 1.0, steps: 100.0, joules, mhz: 1700, is_capped, is_hot: false };
     (0..3).for_each(|_| search.take(&window(700.0), None));
     let first = search.clock().expect("a first try");
     (0..3).for_each(|_| search.take(&window(690.0), Some(first)));

@@ -74,9 +74,8 @@ fn of_phase(phase: &PhaseEnergy) -> Option<String> {
 }
 
 fn of_iteration(iteration: &IterationEnergy) -> Option<String> {
-    let above = iteration.above_idle.map_or(String::new(), |above| {
-        format!(", {} above idle", joules(above.value))
-    });
+    let above =
+        iteration.above_idle.map_or(String::new(), |above| format!(", {} above idle", joules(above.value)));
     let count = units::counted(iteration.count, "iteration", "iterations");
     Some(format!("{} in each of {count}{above}", between(iteration.joules?)))
 }
@@ -154,10 +153,12 @@ mod tests {
     fn a_device_its_phases_and_an_iteration_are_told() {
         assert_eq!(
             sentences(&energy()),
-            ["Energy of NVIDIA H200 (GPU-01010101), measuredᵐ with all processes on it: 1.92 kJ (1.73 kJ to \
+            [
+                "Energy of NVIDIA H200 (GPU-01010101), measuredᵐ with all processes on it: 1.92 kJ (1.73 kJ to \
               2.11 kJ) in 4.00 s, 480 W, 1.92 kJ more than at its idle power of 75 W; steady state 1.50 kJ \
               (1.35 kJ to 1.65 kJ) in 3.00 s, 500 W; 3.00 J (2.70 J to 3.30 J) in each of 500 iterations, \
-              2.50 J above idle."]
+              2.50 J above idle."
+            ]
         );
     }
 
@@ -203,8 +204,13 @@ mod tests {
              50.0% of that before."
         );
         let told = change(&EnergyChange::of(&[energy()], &[energy()]).unwrap());
-        assert!(told.ends_with("100% of that before; the intervals of the energy counter meet, so that this may \
-             be no difference."), "{told}");
+        assert!(
+            told.ends_with(
+                "100% of that before; the intervals of the energy counter meet, so that this may \
+             be no difference."
+            ),
+            "{told}"
+        );
         let mut runs = [energy(), energy()];
         runs[1].devices[0].iteration = None;
         assert!(change(&EnergyChange::of(&[energy()], &runs).unwrap()).starts_with("Energy of a run, "));
