@@ -77,7 +77,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         let filters = shown.first().and_then(Shown::described);
         let commands = apex_view::different_commands(&apex_view::commands(&sessions, before.len()));
         let commands = commands.into_iter().chain(apex_view::different_programs(&sessions, before.len()));
-        let page = Page { args, comparison: &comparison, style, width: output::width() };
+        let energy = apex_view::energy_change(&sessions, before.len());
+        let energy = energy.map(|change| apex_view::text::energy::change(&change));
+        let page = Page { args, comparison: &comparison, energy, style, width: output::width() };
         output::page(|out| page.write(out, &verdict, filters.into_iter().chain(commands)))?;
     }
     Ok(args.exit_code(&comparison))
@@ -116,6 +118,8 @@ impl Args {
 struct Page<'a> {
     args: &'a Args,
     comparison: &'a Comparison,
+    /// What became of the energy, where it is known.
+    energy: Option<String>,
     style: Style,
     width: usize,
 }
@@ -141,6 +145,9 @@ impl Page<'_> {
             writeln!(out, "{}", self.style.paint(Ink::Dim, line))?;
         }
         tables::totals(out, self)?;
+        for line in self.energy.iter().flat_map(|energy| wrap(energy, self.width, "  ")) {
+            writeln!(out, "{line}")?;
+        }
         tables::counts(out, self)?;
         tables::advice(out, self)?;
         tables::kernels(out, self, self.args.kernels(self.comparison), self.args.top)

@@ -24,6 +24,7 @@ use anyhow::bail;
 use apex_advice::Advice;
 use apex_catalogue::Notes;
 use apex_conventions::documents;
+use apex_energy::{Energy, Rates};
 use apex_machine::Summary;
 use apex_profile::{ByRank, IdleFunctions, Profile, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
@@ -61,6 +62,7 @@ const FINDINGS: usize = 5;
   apex report --json | jq -r '.verdict[]'  the sentences at the top of the report
   apex report --json | jq '.advice.findings[] | {rule, remedy}'
   apex report --html report.html         one self-contained HTML file
+  apex report --energy-price 0.25 --energy-co2 380
   apex report --format markdown >> \"$GITHUB_STEP_SUMMARY\"
   apex report --format sarif > apex.sarif  the findings at the program's lines
 
@@ -125,7 +127,32 @@ pub struct View {
     #[arg(long, value_enum, default_value_t = By::Kernel)]
     by: By,
     #[command(flatten)]
+    rates: RateOptions,
+    #[command(flatten)]
     judged: Judged,
+}
+
+/// What a kilowatt-hour costs.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct RateOptions {
+    /// Price of a kilowatt-hour in your currency, to tell what the GPUs' energy costs
+    #[arg(long, value_name = "PRICE", value_parser = parse_rate)]
+    energy_price: Option<f64>,
+    /// Grams of CO₂ of a kilowatt-hour, to tell the emissions of the GPUs' energy
+    #[arg(long, value_name = "GRAMS", value_parser = parse_rate)]
+    energy_co2: Option<f64>,
+}
+
+impl RateOptions {
+    fn rates(self) -> Rates {
+        Rates { price_per_kwh: self.energy_price, grams_per_kwh: self.energy_co2 }
+    }
+}
+
+/// A price or an emission that is not negative.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+    rate.ok_or_else(|| format!("`{text}` is no rate; write a number of at least 0, such as 0.25"))
 }
 
 /// The judged part of a session, and the rules that judge it.
@@ -174,6 +201,9 @@ struct Document<'a> {
     by_rank: Option<ByRank>,
     /// The state of the machine meanwhile, with everything else that ran on it.
     machine: Option<Summary>,
+    /// The energy that the program's devices took; absent where no energy counter was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy: Option<Energy>,
     advice: &'a Advice,
 }
 
@@ -218,6 +248,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         profile: &loaded.profile,
         by_rank: shown.job.by_rank(),
         machine: loaded.machine_summary(),
+        energy: loaded.energy(args.view.rates.rates()),
         verdict: apex_view::text::verdict::sentences(&shown.part(), &advice),
         advice: &advice,
     };
@@ -283,7 +314,7 @@ fn write_shown(
     for sentence in apex_view::text::fast::sentences(profile)
         .into_iter()
         .chain(lowered_modules(loaded))
-        .chain(machine::sentences(loaded, shown))
+        .chain(machine::sentences(loaded, shown, view.rates.rates()))
     {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;

@@ -1,6 +1,7 @@
 //! A folder of its own for each test, and the commands in it.
 
 use apex_machine::{Device as MachineDevice, DeviceRecord, Quantity, Readings, Record, Writer};
+use apex_profile::Profile;
 use apex_trace::definition::{
     CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream,
 };
@@ -220,8 +221,31 @@ pub fn machine_file(session: &Path, name: &str) {
         let to_ns = if from_ns == 300 { 1 << 60 } else { from_ns + 1 };
         let mut readings = Readings::default();
         Quantity::ALL.iter().for_each(|&quantity| readings.set(quantity, from_ns as f64));
-        let devices = vec![DeviceRecord { device: 0, readings: readings.clone() }];
+        let devices = vec![DeviceRecord { device: 0, readings: readings.clone(), ..DeviceRecord::default() }];
         writer.record(Record { from_ns, to_ns, cost_ns: 1, host: readings, devices }).unwrap();
+    }
+}
+
+/// Adds to a session of one device the readings of its energy counter: 400 W while it runs, 100 W
+/// in the seconds after that, in which it is idle.
+pub fn energy_file(session: &Path, of: &Session) {
+    const SECOND: u64 = 1_000_000_000;
+    let profile = Profile::from_session(of);
+    let activity = &profile.activities[0];
+    let begin = apex_profile::origin_ns(of) + activity.start_ns as u64;
+    let seconds = (activity.span_ns / 1e9).ceil() as u64;
+    let mut writer = Writer::new(Folder::open(session).unwrap(), 1 << 20);
+    writer.device(&MachineDevice { uuid: profile.devices[0].uuid.clone(), ..Default::default() }).unwrap();
+    for second in 0..seconds + 3 {
+        let is_idle = second > seconds;
+        let mut readings = Readings::default();
+        readings.set(Quantity::SmUtilization, if is_idle { 0.0 } else { 0.9 });
+        readings.set(Quantity::AveragePower, if is_idle { 100.0 } else { 400.0 });
+        let from_ns = begin + second * SECOND;
+        let joules = |tenth: u64| 400 * (second * 10 + tenth).min(seconds * 10);
+        let energy = (0..10).map(|tenth| (from_ns + tenth * SECOND / 10, joules(tenth) * 100)).collect();
+        let devices = vec![DeviceRecord { device: 0, readings, energy }];
+        writer.record(Record { from_ns, to_ns: from_ns + SECOND, devices, ..Record::default() }).unwrap();
     }
 }
 

@@ -8,9 +8,13 @@
 //! `BLESS=1` writes new samples: of lists, the entry that says most, with what it lacks taken from
 //! the others. The text around the samples is kept.
 
-use crate::common::{APEX, PTX, Running, Sandbox, h200_session, machine_file, output, place_session};
+use crate::common::{
+    APEX, PTX, Running, Sandbox, energy_file, h200_session, machine_file, output, place_session,
+};
 use crate::verdicts::{launch_bound, record};
 use apex_conventions::documents::{self, Document};
+use apex_trace::definition::{Definition, Range};
+use apex_trace::layout::{RangeChange, Slots, flags};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -41,7 +45,17 @@ const DOCUMENTS: [(Document, &[Words], Words); 14] = [
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
-            &["report", "--json", "--phase", "steady", "steady"],
+            &[
+                "report",
+                "--json",
+                "--phase",
+                "steady",
+                "--energy-price",
+                "1000",
+                "--energy-co2",
+                "380",
+                "steady",
+            ],
             &["report", "--json", "--phase", "steady", "--kernel", "layer_1", "steady"],
             &["report", "--json", "--window", "0s..600s", "--rank", "0", "gap"],
             &["report", "--json", "cut"],
@@ -211,8 +225,17 @@ fn prepare(sandbox: &Sandbox) -> Running {
     h200_session(&sandbox.path("ragged"), &ragged);
     h200_session(&sandbox.path("better"), &better);
     std::fs::create_dir(sandbox.path("steady")).unwrap();
-    record(&sandbox.path("steady"), launch_bound);
-    test_session::open(sandbox.path("steady"));
+    record(&sandbox.path("steady"), |program| {
+        program.define(Definition::Range(Range {
+            id: 1,
+            name: "run [4096 tokens]".into(),
+            ..Range::default()
+        }));
+        let head = RangeChange::head(flags::RANGE_BEGUN, program.now, program.now);
+        program.write(&RangeChange { head, range: 1, changed: 1, instance: 0 });
+        launch_bound(program);
+    });
+    energy_file(&sandbox.path("steady"), &test_session::open(sandbox.path("steady")));
     crate::host_code::add_samples(&sandbox.path("steady"));
     for entry in std::fs::read_dir(sandbox.path("cut")).unwrap() {
         std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(5000).unwrap();

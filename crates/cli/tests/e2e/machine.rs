@@ -69,6 +69,12 @@ fn devices_and_host_are_read_while_the_program_runs_and_nothing_is_set() {
     assert_eq!(devices.len(), 1, "the other device is not the program's");
     assert_eq!((&devices[0]["uuid"], &json["machine"]["joined"]), (&uuid, &Value::from(true)));
     assert_eq!(devices[0]["readings"]["power_limit_w"]["mean"], 700.0);
+    // The program's launches take milliseconds: the counter does not resolve that.
+    let whole = &json["energy"]["devices"][0]["whole"];
+    assert!(whole["joules"].is_null() && whole["seconds"].as_f64().unwrap() > 0.0, "{whole}");
+    assert!(report.contains("Energy of "), "{report}");
+    let counted = machine.records.iter().flat_map(|record| &record.devices).map(|one| one.energy.len());
+    assert!(counted.sum::<usize>() > 10, "the counter is read several times in a second");
     let top = text(&output(&mut sandbox.apex(&["top", "--once", "--last", "60s", "s"]), 0).stdout);
     assert!(top.contains("GPU: ") && top.contains("of 700 W") && top.contains("host: program"), "{top}");
 }

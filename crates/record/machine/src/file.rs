@@ -196,7 +196,11 @@ impl Machine {
         for record in &mut other.records {
             record.from_ns = record.from_ns.saturating_add_signed(offset_ns);
             record.to_ns = record.to_ns.saturating_add_signed(offset_ns);
-            record.devices.iter_mut().for_each(|device| device.device += devices);
+            for device in &mut record.devices {
+                device.device += devices;
+                let moments = device.energy.iter_mut();
+                moments.for_each(|(at_ns, _)| *at_ns = at_ns.saturating_add_signed(offset_ns));
+            }
         }
         self.devices.append(&mut other.devices);
         self.problems.append(&mut other.problems);
@@ -274,6 +278,7 @@ impl Machine {
         record.devices.retain(|device| device.device < known);
         record.devices.sort_by_key(|device| device.device);
         record.devices.dedup_by_key(|device| device.device);
+        record.devices.iter_mut().for_each(DeviceRecord::keep_ascending);
         self.records.push(record);
         Ok(())
     }

@@ -2,7 +2,10 @@
 //!
 //! * A [`Sampler`] is a thread of `apex run`, not of the program. Once a second it reads what NVML
 //!   tells of each device ([`nvml`]) and what Linux tells of the host and of the program's
-//!   processes ([`host`]), and appends a line to the session's file ([`FILE`]).
+//!   processes ([`host`]), and appends a line to the session's file ([`FILE`]). It reads the energy
+//!   counters ten times a second.
+//! * [`energy`] says how much energy a device took between two moments, as far as its counter
+//!   tells.
 //! * [`Machine::read`] reads that file, and [`Watcher`] follows it while it grows.
 //! * [`Summary`] says what a window of it amounts to.
 //!
@@ -15,6 +18,7 @@
 //!   keeps the least, the mean and the most of what it replaces.
 //! * The reader trusts nothing that a file says. A torn last line is a line that is not there yet.
 
+pub mod energy;
 mod file;
 pub mod host;
 pub mod nvml;

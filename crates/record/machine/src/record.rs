@@ -150,6 +150,41 @@ pub struct DeviceRecord {
     pub device: usize,
     /// The readings.
     pub readings: Readings,
+    /// Readings of the energy counter in the interval, oldest first: moments of the machine's
+    /// monotonic clock in nanoseconds, and millijoules since the driver was loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub energy: Vec<(u64, u64)>,
+}
+
+/// Readings of the energy counter that a merged record keeps.
+const MOST_ENERGY: usize = 32;
+
+impl DeviceRecord {
+    /// Adds the record of the same device that comes after it.
+    fn merge(&mut self, own: f64, next: &DeviceRecord, others: f64) {
+        self.readings.merge(own, &next.readings, others);
+        self.energy.extend_from_slice(&next.energy);
+        while self.energy.len() > MOST_ENERGY {
+            let last = self.energy.len() - 1;
+            let mut index = 0..;
+            self.energy.retain(|_| index.next().is_some_and(|at| at % 2 == 0 || at == last));
+        }
+    }
+
+    /// Leaves out readings of the energy counter that go back in time.
+    pub(crate) fn keep_ascending(&mut self) {
+        let mut last = 0;
+        self.energy.retain(|&(at_ns, _)| {
+            let is_later = at_ns > last;
+            last = last.max(at_ns);
+            is_later
+        });
+    }
+
+    /// Whether nothing was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.readings.is_empty() && self.energy.is_empty()
+    }
 }
 
 /// The readings of the machine in an interval.
@@ -187,7 +222,7 @@ impl Record {
         self.host.merge(own, &next.host, others);
         for record in &next.devices {
             match self.devices.iter_mut().find(|known| known.device == record.device) {
-                Some(known) => known.readings.merge(own, &record.readings, others),
+                Some(known) => known.merge(own, record, others),
                 None => self.devices.push(record.clone()),
             }
         }

@@ -17,6 +17,11 @@ pub trait Devices: Send {
     fn list(&self) -> &[Device];
     /// Reads the device at this index, at this moment of the monotonic clock.
     fn read(&mut self, index: usize, now_ns: u64) -> Readings;
+    /// Reads the energy counter of the device at this index alone, in millijoules; `None` without
+    /// one.
+    fn energy(&mut self, _index: usize) -> Option<u64> {
+        None
+    }
 }
 
 /// The settings of sampling.
@@ -24,6 +29,9 @@ pub trait Devices: Send {
 pub struct Options {
     /// The time from one sample to the next.
     pub every: Duration,
+    /// The time from one reading of the energy counter to the next; longer where a reading takes much
+    /// CPU time.
+    pub every_energy: Duration,
     /// Before anything is read: a program that is over by then costs nothing.
     pub delay: Duration,
     /// Most bytes of the file.
@@ -32,12 +40,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { every: Duration::from_secs(1), delay: Duration::from_millis(50), most_bytes: MOST_BYTES }
+        Self {
+            every: Duration::from_secs(1),
+            every_energy: Duration::from_millis(100),
+            delay: Duration::from_millis(50),
+            most_bytes: MOST_BYTES,
+        }
     }
 }
 
-/// The least ratio of a pause to the CPU time of the sample before it: sampling never takes more
-/// than a two-hundredth of a processor.
+/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than a
+/// two-hundredth of a processor, and readings of energy between them no more than another one.
 const PAUSE_BY_COST: u32 = 200;
 /// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -94,7 +107,8 @@ fn sample<D: Devices>(
     let mut host = Host::new(root);
     let mut devices: Option<D> = None;
     let (mut pause, mut last_ns) = (options.delay, None);
-    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    let mut counted = Counted::new(options.every_energy);
+    while counted.wait(stopped, pause, devices.as_mut()) {
         let (from_ns, began) = (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
         let mut is_new = false;
         if devices.is_none() {
@@ -105,23 +119,113 @@ fn sample<D: Devices>(
             devices.iter().flat_map(|devices| devices.list()).try_for_each(|device| writer.device(device))?;
         }
         let host = host.read(from_ns);
-        let devices = devices.as_mut().map_or_else(Vec::new, |devices| read_all(devices, from_ns));
-        let cost_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        let mut devices = devices.as_mut().map_or_else(Vec::new, |devices| read_all(devices, from_ns));
+        let sample_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        let cost_ns = sample_ns + std::mem::take(&mut counted.cost_ns);
+        counted.take(&mut devices);
         // The first sample is what the others count from.
         if let Some(last) = last_ns.replace(from_ns) {
             // Devices that were just found have no interval behind them.
             let devices = if is_new { Vec::new() } else { devices };
             writer.record(Record { from_ns: last, to_ns: from_ns, cost_ns, host, devices })?;
         }
-        pause = options.every.max(Duration::from_nanos(cost_ns) * PAUSE_BY_COST);
+        pause = options.every.max(Duration::from_nanos(sample_ns) * PAUSE_BY_COST);
     }
-    Ok(())
+    write_rest(&mut writer, &mut counted, devices.as_mut(), last_ns)
+}
+
+/// Writes what the energy counter showed since the last sample, which the end cut short.
+fn write_rest(
+    writer: &mut Writer,
+    counted: &mut Counted,
+    devices: Option<&mut impl Devices>,
+    last_ns: Option<u64>,
+) -> io::Result<()> {
+    let (Some(devices), Some(from_ns)) = (devices, last_ns) else { return Ok(()) };
+    counted.read(devices);
+    let (to_ns, cost_ns) = (clock_ns(libc::CLOCK_MONOTONIC), counted.cost_ns);
+    let mut rest = Vec::new();
+    counted.take(&mut rest);
+    match rest.is_empty() || to_ns <= from_ns {
+        true => Ok(()),
+        false => writer.record(Record { from_ns, to_ns, cost_ns, host: Readings::default(), devices: rest }),
+    }
+}
+
+/// Readings of the energy counters between two samples.
+struct Counted {
+    every: Duration,
+    /// The time until the next reading.
+    left: Duration,
+    /// CPU time that they took.
+    cost_ns: u64,
+    /// Device, moment and millijoules.
+    readings: Vec<(usize, u64, u64)>,
+}
+
+impl Counted {
+    fn new(every: Duration) -> Self {
+        Self { every, left: every, cost_ns: 0, readings: Vec::new() }
+    }
+
+    /// Waits for the next sample, and reads the counters meanwhile. Returns false where the thread
+    /// is to end.
+    fn wait(
+        &mut self,
+        stopped: &Receiver<()>,
+        pause: Duration,
+        mut devices: Option<&mut impl Devices>,
+    ) -> bool {
+        let mut left = pause;
+        loop {
+            let part = if devices.is_some() { left.min(self.left) } else { left };
+            if stopped.recv_timeout(part) != Err(RecvTimeoutError::Timeout) {
+                return false;
+            }
+            left = left.saturating_sub(part);
+            self.left = self.left.saturating_sub(part);
+            if let Some(devices) = devices.as_deref_mut().filter(|_| self.left.is_zero()) {
+                self.read(devices);
+            }
+            if left.is_zero() {
+                return true;
+            }
+        }
+    }
+
+    fn read(&mut self, devices: &mut impl Devices) {
+        let began = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        for device in 0..devices.list().len() {
+            if let Some(millijoules) = devices.energy(device) {
+                self.readings.push((device, clock_ns(libc::CLOCK_MONOTONIC), millijoules));
+            }
+        }
+        let cost_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        self.cost_ns += cost_ns;
+        self.left = self.every.max(Duration::from_nanos(cost_ns) * PAUSE_BY_COST);
+    }
+
+    /// Moves the readings into the records of their devices.
+    fn take(&mut self, records: &mut Vec<DeviceRecord>) {
+        for (device, at_ns, millijoules) in self.readings.drain(..) {
+            let known = records.iter().position(|record| record.device == device);
+            let at = known.unwrap_or_else(|| {
+                records.push(DeviceRecord { device, ..DeviceRecord::default() });
+                records.len() - 1
+            });
+            records[at].energy.push((at_ns, millijoules));
+        }
+    }
 }
 
 fn read_all(devices: &mut impl Devices, now_ns: u64) -> Vec<DeviceRecord> {
     let all = 0..devices.list().len();
-    let read = all.map(|device| DeviceRecord { device, readings: devices.read(device, now_ns) });
-    read.filter(|record| !record.readings.is_empty()).collect()
+    let read = all.map(|device| DeviceRecord {
+        device,
+        readings: devices.read(device, now_ns),
+        ..DeviceRecord::default()
+    });
+    read.filter(|record| !record.is_empty()).collect()
 }
 
 /// Nanoseconds of a clock.

@@ -129,7 +129,7 @@ mod tests {
     fn device(device: usize, watts: f64, lowered: f64) -> DeviceRecord {
         let power = (Quantity::AveragePower, [watts - 10.0, watts, watts + 20.0]);
         let reason = (Quantity::CLOCK_REASONS[1], [0.0, lowered, 1.0]);
-        DeviceRecord { device, readings: readings(&[power, reason]) }
+        DeviceRecord { device, readings: readings(&[power, reason]), ..DeviceRecord::default() }
     }
 
     /// A second in which two devices ran, and three in which one did.

@@ -20,7 +20,7 @@ fn record(second: u64, watts: f64) -> Record {
     readings.set(Quantity::Power, watts);
     let mut host = Readings::default();
     host.set(Quantity::Load, 1.5);
-    let devices = vec![DeviceRecord { device: 0, readings }];
+    let devices = vec![DeviceRecord { device: 0, readings, ..DeviceRecord::default() }];
     Record { from_ns: second * SECOND, to_ns: (second + 1) * SECOND, cost_ns: 1_000, host, devices }
 }
 
@@ -49,6 +49,33 @@ fn what_is_written_is_read() {
     assert_eq!(machine.problems, [""; 0]);
     assert_eq!(machine.since(2 * SECOND), [record(2, 300.25)]);
     assert_eq!(machine.window(SECOND, 2 * SECOND).records, [record(1, 100.0)]);
+}
+
+#[test]
+fn merged_records_keep_the_ends_of_the_energy_counter_and_the_reader_its_order() {
+    let counted = |second: u64| {
+        let mut record = record(second, 100.0);
+        let moment = |part: u64| (second * SECOND + part * SECOND / 10, second * 1_000 + part * 100);
+        record.devices[0].energy = (1..=10).map(moment).collect();
+        record
+    };
+    let records: Vec<Record> = (0..100).map(counted).collect();
+    let merged = downsample(&records, 2);
+    for (part, seconds) in merged.iter().zip([0..50, 50..100]) {
+        let energy = &part.devices[0].energy;
+        assert!((8..=32).contains(&energy.len()), "{energy:?}");
+        assert!(energy[0].0 <= seconds.start * SECOND + SECOND / 10 + 2 * SECOND, "{energy:?}");
+        assert_eq!(*energy.last().unwrap(), (seconds.end * SECOND, seconds.end * 1_000));
+        assert!(energy.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = writer(dir.path(), 1 << 20);
+    writer.device(&device(0)).unwrap();
+    let mut disordered = counted(1);
+    disordered.devices[0].energy = vec![(5, 1), (9, 2), (7, 3), (9, 4), (11, 5)];
+    writer.record(disordered).unwrap();
+    let read = Machine::read(dir.path()).records.remove(0);
+    assert_eq!(read.devices[0].energy, [(5, 1), (9, 2), (11, 5)]);
 }
 
 #[test]

@@ -125,6 +125,7 @@ fn a_device_is_described_and_read() {
     ] {
         assert_eq!(value(&second, quantity), Some(expected), "{quantity:?}");
     }
+    assert_eq!((nvml.energy(0), nvml.energy(1)), (Some(1_000_000), None), "two readings of 500 J");
     assert_eq!(stand_in.calls("nvmlDeviceGetPcieThroughput"), 0, "GPM told it without a wait of 20 ms");
     let capped = read(&mut nvml, 7);
     assert_eq!(value(&capped, Quantity::PowerCapped), Some(1.0));

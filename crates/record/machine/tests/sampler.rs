@@ -1,6 +1,6 @@
 //! The thread that samples.
 
-use apex_machine::{Device, Devices, FILE, Machine, Options, Quantity, Readings, Sampler, Summary};
+use apex_machine::{Device, Devices, FILE, Machine, Options, Quantity, Readings, Record, Sampler, Summary};
 use apex_untrusted::Folder;
 use std::path::Path;
 use std::time::Duration;
@@ -19,6 +19,24 @@ impl Devices for Growing {
         readings.set(Quantity::Power, self.1);
         readings.set(Quantity::AveragePower, self.1);
         readings
+    }
+}
+
+/// Devices of which the second one has an energy counter, which grows by a joule each time.
+struct Counting(Growing, u64);
+
+impl Devices for Counting {
+    fn list(&self) -> &[Device] {
+        self.0.list()
+    }
+
+    fn read(&mut self, index: usize, now_ns: u64) -> Readings {
+        self.0.read(index, now_ns)
+    }
+
+    fn energy(&mut self, index: usize) -> Option<u64> {
+        self.1 += 1_000;
+        (index == 1).then_some(self.1)
     }
 }
 
@@ -44,8 +62,12 @@ fn devices() -> Vec<Device> {
     ]
 }
 
-const OPTIONS: Options =
-    Options { every: Duration::from_millis(1), delay: Duration::from_millis(1), most_bytes: 1 << 20 };
+const OPTIONS: Options = Options {
+    every: Duration::from_millis(1),
+    every_energy: Duration::from_millis(1),
+    delay: Duration::from_millis(1),
+    most_bytes: 1 << 20,
+};
 
 fn start<D: Devices + 'static>(
     dir: &Path,
@@ -82,6 +104,32 @@ fn samples_join_into_records_without_a_gap() {
     assert!(summary.host.get(Quantity::ProgramMemory).is_some() && summary.cost_share > 0.0);
     let unjoined = Summary::of(&machine, ["MIG-1"]).unwrap();
     assert!(!unjoined.joined && unjoined.devices.len() == 2);
+}
+
+#[test]
+fn energy_counters_are_read_between_samples_and_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { every: Duration::from_millis(50), ..OPTIONS };
+    let sampler = start(dir.path(), options, || Some(Counting(Growing(devices(), 0.0), 0)));
+    wait_for(dir.path(), 3);
+    sampler.finish().unwrap();
+    let machine = Machine::read(dir.path());
+    assert_eq!(machine.problems, [""; 0]);
+    let of = |record: &Record, index| {
+        record.devices.iter().find(|device| device.device == index).map_or(0, |device| device.energy.len())
+    };
+    let (last, whole) = machine.records.split_last().unwrap();
+    assert!(whole.iter().all(|record| of(record, 0) == 0));
+    // The sample that finds the devices has no interval behind it.
+    assert!(whole[1..].iter().all(|record| of(record, 1) >= 2), "{:?}", machine.records);
+    assert!(of(last, 1) >= 1 && last.host.is_empty(), "{last:?}");
+    for record in &machine.records {
+        let moments = record.devices.iter().flat_map(|device| &device.energy);
+        assert!(
+            moments.into_iter().all(|(at, _)| (record.from_ns..=record.to_ns).contains(at)),
+            "{record:?}"
+        );
+    }
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_snapshot_tells_which_devices_are_used_and_what_the_machine_read_of_them() {
     let reading = |device, share| {
         let mut readings = Readings::default();
         readings.set(Quantity::PowerCapped, share);
-        DeviceRecord { device, readings }
+        DeviceRecord { device, readings, ..DeviceRecord::default() }
     };
     let of_machine = |uuid: &str| apex_machine::Device { uuid: uuid.into(), ..Default::default() };
     let record =

@@ -150,7 +150,11 @@ fn machine(devices: usize, seconds: u64, name: &str) -> Machine {
         }
         readings.set(Quantity::Power, second as f64);
         readings.set(Quantity::ThermalSlowdown, 0.0);
-        let devices = (0..devices).map(|device| DeviceRecord { device, readings: readings.clone() });
+        let devices = (0..devices).map(|device| DeviceRecord {
+            device,
+            readings: readings.clone(),
+            ..DeviceRecord::default()
+        });
         let [from_ns, to_ns] = [second + 5, second + 6].map(|second| second * 1_000_000_000);
         Record { from_ns, to_ns, cost_ns: 1_000_000, host: readings.clone(), devices: devices.collect() }
     };
@@ -186,6 +190,23 @@ fn the_machine_over_time_keeps_extremes_and_has_a_bounded_length() {
             assert_eq!(most, (seconds - 1) as f64);
         }
     }
+}
+
+#[test]
+fn the_energy_is_told_and_bounded() {
+    let mut profile = Profile::default();
+    for number in 0..20 {
+        let (name, uuid) = (hostile(number), format!("GPU-{number}"));
+        profile.devices.push(Device { name, uuid, ..Device::default() });
+        profile.activities.push(Activity { device: Some(number), span_ns: 90e9, ..Activity::default() });
+    }
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(page(&profile, &advice, &[]).1["machine"]["energy"], serde_json::json!([]));
+    let (page, document) = page_with(&profile, &advice, &[], &machine(20, 100, "device"));
+    assert!(page.len() < MOST_BYTES && !page.contains("<img"));
+    let energy = document["machine"]["energy"].as_array().unwrap();
+    assert_eq!(energy.len(), 9, "eight devices, and how many more there are");
+    assert!(energy.iter().all(|sentence| sentence.as_str().unwrap().starts_with("Energy of ")), "{energy:?}");
 }
 
 #[test]

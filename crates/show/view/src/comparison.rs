@@ -2,6 +2,7 @@
 
 use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
+use apex_energy::{Energy, EnergyChange, Rates};
 use apex_profile::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,19 @@ pub struct DiffDocument<'a> {
     unjudged: Option<String>,
     /// The first line of the page.
     verdict: String,
+    /// The energy of an iteration or of a run on both sides; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy: Option<EnergyChange>,
     comparison: &'a Comparison,
+}
+
+/// The energy of an iteration or of a run before and after, where all sessions know it.
+pub fn energy_change(sessions: &[Loaded], before: usize) -> Option<EnergyChange> {
+    let of = |sessions: &[Loaded]| -> Option<Vec<Energy>> {
+        sessions.iter().map(|loaded| loaded.energy(Rates::default())).collect()
+    };
+    let (before, after) = sessions.split_at(before.min(sessions.len()));
+    EnergyChange::of(&of(before)?, &of(after)?)
 }
 
 impl<'a> DiffDocument<'a> {
@@ -40,6 +53,7 @@ impl<'a> DiffDocument<'a> {
             filters: shown.first()?.applied(),
             unjudged: different_programs(sessions, before.len()),
             verdict: verdict(comparison),
+            energy: energy_change(sessions, before.len()),
             comparison,
         })
     }

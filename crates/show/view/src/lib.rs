@@ -20,7 +20,9 @@ mod notes;
 mod shown;
 pub mod text;
 
-pub use comparison::{DiffDocument, commands, compared, different_commands, different_programs, verdict};
+pub use comparison::{
+    DiffDocument, commands, compared, different_commands, different_programs, energy_change, verdict,
+};
 pub use filters::{Applied, Filters, Phase};
 pub use loaded::{Loaded, predict};
 pub use notes::{PHASE_MENU, PHASE_OPTION};

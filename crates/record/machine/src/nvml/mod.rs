@@ -152,6 +152,10 @@ impl Devices for Nvml {
         &self.devices
     }
 
+    fn energy(&mut self, index: usize) -> Option<u64> {
+        self.asked.get_mut(index)?.counted_energy(&self.functions)
+    }
+
     fn read(&mut self, index: usize, now_ns: u64) -> Readings {
         let mut readings = Readings::default();
         let Some(asked) = self.asked.get_mut(index) else { return readings };
@@ -317,12 +321,15 @@ impl Asked {
         }
     }
 
+    /// Millijoules since the driver was loaded.
+    fn counted_energy(&mut self, functions: &Functions) -> Option<u64> {
+        let ask = functions.energy?;
+        // SAFETY: the handle is NVML's, the number is writable.
+        self.number("energy", |handle, found: *mut c_ulonglong| unsafe { ask(handle, found) })
+    }
+
     fn read_energy(&mut self, functions: &Functions, now_ns: u64, readings: &mut Readings) {
-        let found = functions.energy.and_then(|ask| {
-            // SAFETY: the handle is NVML's, the number is writable.
-            self.number("energy", |handle, found: *mut c_ulonglong| unsafe { ask(handle, found) })
-        });
-        let Some(millijoules) = found else { return };
+        let Some(millijoules) = self.counted_energy(functions) else { return };
         if let Some((then, before)) = self.energy.replace((now_ns, millijoules))
             && let Some(rate) = rate(then, now_ns, before, millijoules)
         {

@@ -4,7 +4,11 @@ use super::Limits;
 use super::Source;
 use super::figure::{NAME, text};
 use super::machine_over_time::MachineOverTime;
+use apex_energy::{Energy, Rates};
 use serde::Serialize;
+
+/// Bytes of a sentence on the energy of a device.
+const SENTENCE: usize = 2_000;
 
 /// Where it ran.
 #[derive(Debug, Serialize)]
@@ -18,6 +22,8 @@ pub struct Machine {
     recorder: Recorder,
     /// What it did meanwhile.
     over_time: Option<MachineOverTime>,
+    /// The energy that the program's devices took, in words.
+    energy: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -146,6 +152,14 @@ impl Machine {
                 overwritten: recorder.overwritten,
             },
             over_time: MachineOverTime::of(source, limits.moments),
+            energy: energy(source),
         }
     }
+}
+
+/// Sentences on the energy; none where no energy counter was read.
+fn energy(source: &Source<'_>) -> Vec<String> {
+    let energy = Energy::of(source.machine, source.whole, source.origin_ns, Rates::default());
+    let sentences = energy.map_or_else(Vec::new, |energy| apex_view::text::energy::sentences(&energy));
+    sentences.iter().map(|sentence| text(sentence, SENTENCE)).collect()
 }

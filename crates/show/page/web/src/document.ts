@@ -162,6 +162,8 @@ export interface Machine {
   recorder: Recorder;
   /** What it did meanwhile. */
   over_time: MachineOverTime | null;
+  /** The energy that the program's devices took, in words. */
+  energy: string[];
 }
 
 /** The way in which a program ended. */

@@ -258,7 +258,7 @@ mod tests {
             let mut host = Readings::default();
             host.set(Quantity::ProgramCpus, 1.0 + second as f64 / 2.0);
             host.set(Quantity::MachineCpus, 3.0);
-            let devices = vec![DeviceRecord { device: 0, readings }];
+            let devices = vec![DeviceRecord { device: 0, readings, ..DeviceRecord::default() }];
             Record { from_ns: second * SECOND, to_ns: (second + 1) * SECOND, cost_ns: 0, host, devices }
         };
         Machine { devices: vec![device], records: (0..4).map(record).collect(), problems: Vec::new() }

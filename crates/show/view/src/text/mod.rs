@@ -4,13 +4,15 @@
 //!   are wanted.
 //! * [`figures`]: figures with the mark of their provenance. [`kernels`]: the columns of tables of
 //!   kernels. [`savings`]: what a finding would save. [`verdict`]: what the time went into and what
-//!   to change, in sentences. [`machine`]: what the machine did. [`fast`]: what `apex run --fast`
+//!   to change, in sentences. [`machine`]: what the machine did. [`energy`]: what
+//!   it took. [`fast`]: what `apex run --fast`
 //!   did. [`ranks`]: the rank that the others wait for.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
 //! names of kernels, paths and commands are foreign text.
 
+pub mod energy;
 pub mod fast;
 pub mod figures;
 pub mod kernels;
