@@ -223,7 +223,9 @@ fn setting() -> (Device, Kernel, Memory) {
 #[test]
 fn random_programs_leave_what_their_stated_order_would() {
     let (device, mix, mut memory) = setting();
-    for seed in 0..2000 {
+    let given = std::env::var("SCHEDULE_PROGRAMS").ok();
+    let programs = given.map_or(2000, |text| text.parse().expect("a number of programs"));
+    for seed in 0..programs {
         assert!(agrees(&device, &mix, &mut memory, seed, None), "program {seed}");
     }
 }
@@ -272,6 +274,25 @@ fn a_schedule_keeps_what_it_uses_and_waits_for_others() {
     schedule.launch_on(&stream).unwrap();
     assert_eq!(to.to_vec().unwrap(), [(5 + 7) * 5 + 7]);
     assert!(others.iter().all(|other| other.to_vec().unwrap() == [9]));
+}
+
+#[test]
+fn a_schedule_moves_to_another_thread() {
+    let device = common::device();
+    let mut to = device.upload(&[1u32, 2]).unwrap();
+    let (mut schedule, output) = device
+        .schedule(|s| {
+            let output = s.host(device.pinned::<u32>(2)?);
+            s.clear(to.slice_mut(1..))?;
+            s.download(&to, output)?;
+            Ok(output)
+        })
+        .unwrap();
+    let moved = std::thread::spawn(move || {
+        schedule.launch()?;
+        schedule.host(output).map(<[u32]>::to_vec)
+    });
+    assert_eq!(moved.join().unwrap().unwrap(), [1, 0]);
 }
 
 #[test]
