@@ -34,6 +34,21 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// A recording of work for `stream`, which begins now.
+    pub(crate) fn new(stream: &Stream) -> Result<Recording> {
+        let device = stream.device();
+        let allocator = Stream::new(device)?;
+        let before = stream.cuda().record_event(None).map_err(device.failed("cuEventRecord"))?;
+        Ok(Recording {
+            allocator,
+            before: Arc::new(before),
+            memory: Vec::new(),
+            code: Vec::new(),
+            bytes: Vec::new(),
+            freed: Vec::new(),
+        })
+    }
+
     pub(crate) fn allocator(&self) -> Stream {
         self.allocator.clone()
     }
@@ -107,8 +122,8 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// A graph as it was captured.
-struct Template(sys::CUgraph);
+/// A graph as it was captured or made.
+pub(crate) struct Template(sys::CUgraph);
 
 impl Drop for Template {
     fn drop(&mut self) {
@@ -163,9 +178,7 @@ impl Stream {
     /// driver says.
     pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(Graph, R)> {
         let (template, kept, value) = record(self, work)?;
-        let exec = instantiate(self, &template)?;
-        let nodes = template.nodes();
-        Ok((Graph { stream: self.clone(), exec, nodes, done: Mutex::new(None), kept }, value))
+        Ok((Graph::of(self, &template, kept)?, value))
     }
 }
 
@@ -177,19 +190,11 @@ impl Capture<'_> {
         stream.refuse_in_capture("a capture within a capture", "capture one after the other")?;
         let device = stream.device();
         device.bind()?;
-        let allocator = Stream::new(device)?;
-        let before = stream.cuda().record_event(None).map_err(device.failed("cuEventRecord"))?;
+        let recording = Recording::new(stream)?;
         // Relaxed: kernels may be loaded meanwhile, and other streams used.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.cuda().begin_capture(mode).map_err(device.failed("cuStreamBeginCapture"))?;
-        stream.exchange_recording(Some(Recording {
-            allocator,
-            before: Arc::new(before),
-            memory: Vec::new(),
-            code: Vec::new(),
-            bytes: Vec::new(),
-            freed: Vec::new(),
-        }));
+        stream.exchange_recording(Some(recording));
         Ok(Capture(stream))
     }
 
@@ -241,6 +246,19 @@ fn instantiate(stream: &Stream, template: &Template) -> Result<Exec> {
 }
 
 impl Template {
+    /// A graph without nodes.
+    pub(crate) fn empty(stream: &Stream) -> Result<Template> {
+        let mut graph = null_mut();
+        // SAFETY: `graph` is valid for writing.
+        let made = unsafe { sys::cuGraphCreate(&mut graph, 0) }.result();
+        made.map_err(stream.device().failed("cuGraphCreate"))?;
+        Ok(Template(graph))
+    }
+
+    pub(crate) fn raw(&self) -> sys::CUgraph {
+        self.0
+    }
+
     fn nodes(&self) -> usize {
         let mut nodes = 0;
         // SAFETY: the graph lives; without an array, the driver writes their number alone.
@@ -250,6 +268,21 @@ impl Template {
 }
 
 impl Graph {
+    /// What can be launched of a template whose nodes use what `kept` keeps.
+    pub(crate) fn of(stream: &Stream, template: &Template, kept: Recording) -> Result<Graph> {
+        let exec = instantiate(stream, template)?;
+        let nodes = template.nodes();
+        Ok(Graph { stream: stream.clone(), exec, nodes, done: Mutex::new(None), kept })
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes
+    }
+
     /// Launches the graph in the order of the stream that it was captured from. Returns at once.
     ///
     /// ```
@@ -336,6 +369,14 @@ impl Graph {
 
     fn done(&self) -> MutexGuard<'_, Option<CudaEvent>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the last launch is done; an error if its work failed.
+    pub(crate) fn wait_for_last(&self) -> Result<()> {
+        match &*self.done() {
+            Some(event) => event.synchronize().map_err(self.stream.device().failed("cuEventSynchronize")),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the last launch is done, and with it all before: the driver lets no two launches

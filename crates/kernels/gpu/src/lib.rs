@@ -36,7 +36,7 @@
 //! | [`Stream`], [`Event`] | order and time |
 //! | [`Source`], [`Module`], [`Kernel`], [`FunctionAttributes`], [`Dim3`], [`Elements`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
 //! | [`Global`] | variables of modules |
-//! | [`Graph`] | captured work |
+//! | [`Graph`], [`Schedule`], [`Scheduler`], [`Host`] | captured work; work whose order follows from what it borrows |
 //! | [`Tensor`], [`Extents`] | products of matrices, element by element, reductions, softmax |
 //! | [`Error`] | what went wrong |
 //!
@@ -88,6 +88,7 @@ mod libraries;
 mod memory;
 mod module;
 mod pinned;
+mod schedule;
 mod signature;
 mod source;
 mod stream;
@@ -105,6 +106,9 @@ pub use graph::Graph;
 pub use launch::{Argument, Elements, Kernel, Launch};
 pub use module::Module;
 pub use pinned::Pinned;
+#[doc(hidden)]
+pub use schedule::Rule;
+pub use schedule::{Host, Schedule, Scheduler};
 pub use source::{CacheFolder, Source};
 pub use stream::{Event, Stream};
 pub use tensor::{Backend, Extents, Float, Number, Tensor};

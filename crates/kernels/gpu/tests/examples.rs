@@ -66,3 +66,8 @@ fn weighted_sum() {
 fn training() {
     run("training", false);
 }
+
+#[test]
+fn schedule() {
+    run("schedule", false);
+}

@@ -26,10 +26,12 @@ mod known;
 mod launch;
 mod linear;
 mod memory;
+mod ranges;
 mod refusal;
 mod screen;
 
 pub use launch::{Change, Launch};
+pub use ranges::{AccessRange, access_ranges};
 pub use refusal::{Place, Reason, Refusal};
 
 use code::Code;

@@ -416,4 +416,21 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     pub(crate) fn into_parts(self) -> (&'b Buffer<T>, u64) {
         (self.buffer, self.address)
     }
+
+    /// The buffer, and the address of the first element.
+    pub(crate) fn place(&self) -> (&Buffer<T>, u64) {
+        (self.buffer, self.address)
+    }
+}
+
+impl<'b, T: Pod> From<&'b Buffer<T>> for View<'b, T> {
+    fn from(buffer: &'b Buffer<T>) -> View<'b, T> {
+        buffer.view()
+    }
+}
+
+impl<'b, T: Pod> From<&'b mut Buffer<T>> for ViewMut<'b, T> {
+    fn from(buffer: &'b mut Buffer<T>) -> ViewMut<'b, T> {
+        buffer.view_mut()
+    }
 }

@@ -7,9 +7,11 @@
 
 mod elements;
 mod kernel;
+mod prepared;
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -26,6 +28,7 @@ use crate::uses::Access;
 
 pub use elements::Elements;
 pub use kernel::Kernel;
+pub(crate) use prepared::Prepared;
 
 /// Arguments of which most launches have fewer.
 const FEW: usize = 12;
@@ -79,6 +82,8 @@ struct Given<'a> {
 struct Used<'a> {
     memory: &'a Arc<Memory>,
     access: Access,
+    /// Bytes of what was given.
+    bytes: usize,
 }
 
 impl<'a> Launch<'a> {
@@ -94,8 +99,8 @@ impl<'a> Launch<'a> {
         self.arguments.push(Given { start, bytes: value.len(), name, class, memory });
     }
 
-    fn push_memory<T: Pod>(&mut self, buffer: &'a Buffer<T>, address: u64, access: Access) {
-        let used = Used { memory: buffer.memory(), access };
+    fn push_memory<T: Pod>(&mut self, buffer: &'a Buffer<T>, address: u64, len: usize, access: Access) {
+        let used = Used { memory: buffer.memory(), access, bytes: len * size_of::<T>() };
         self.push(&address.to_ne_bytes(), "a buffer", Class::Pointer, Some(used));
     }
 }
@@ -115,12 +120,16 @@ macro_rules! arguments {
 
 arguments! {
     T, |launch, value| launch.push_value(value);
-    &'a Buffer<T>, |launch, buffer| launch.push_memory(buffer, buffer.address(), Access::Read);
-    &'a mut Buffer<T>, |launch, buffer| launch.push_memory(&*buffer, buffer.address(), Access::Write);
-    View<'a, T>, |launch, view| { let (buffer, address) = view.parts(); launch.push_memory(buffer, address, Access::Read) };
+    &'a Buffer<T>, |launch, buffer| launch.push_memory(buffer, buffer.address(), buffer.len(), Access::Read);
+    &'a mut Buffer<T>, |launch, buffer| launch.push_memory(&*buffer, buffer.address(), buffer.len(), Access::Write);
+    View<'a, T>, |launch, view| {
+        let (buffer, address) = view.parts();
+        launch.push_memory(buffer, address, view.len(), Access::Read)
+    };
     ViewMut<'a, T>, |launch, view| {
+        let len = view.len();
         let (buffer, address) = view.into_parts();
-        launch.push_memory(buffer, address, Access::Write)
+        launch.push_memory(buffer, address, len, Access::Write)
     };
 }
 
@@ -289,7 +298,7 @@ impl<'a> Launch<'a> {
         device.bind()?;
         let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = self.config;
         self.kernel.allow_shared(dynamic_shared_bytes)?;
-        for Used { memory, access } in self.arguments.iter().filter_map(|given| given.memory) {
+        for Used { memory, access, .. } in self.arguments.iter().filter_map(|given| given.memory) {
             memory.order(self.stream, access)?;
         }
         device.has_launched(&self.kernel.name);
@@ -326,6 +335,16 @@ impl<'a> Launch<'a> {
         launched.map_err(device.failed_at("cuLaunchKernel", || {
             format!("`{}` with {:?} blocks of {:?} threads", self.kernel.name, grid, block)
         }))
+    }
+
+    /// The memory that it was given, how it is accessed, and which bytes of it.
+    pub(crate) fn uses(&self) -> Vec<(Arc<Memory>, Access, Range<u64>)> {
+        let used = |given: &Given<'a>| {
+            let Used { memory, access, bytes } = given.memory?;
+            let address = bytemuck::cast::<u128, [u64; 2]>(self.values[given.start])[0];
+            Some((memory.clone(), access, address..address + bytes as u64))
+        };
+        self.arguments.iter().filter_map(used).collect()
     }
 
     fn check(&self) -> Result<()> {
