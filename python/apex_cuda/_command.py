@@ -62,7 +62,7 @@ def output(arguments: list[str]) -> bytes:
         Error: it failed, with what it said.
     """
     done = subprocess.run(
-        [find(), *arguments], env=_environment(), stdin=subprocess.DEVNULL, capture_output=True
+        [find(), *arguments], env=environment(), stdin=subprocess.DEVNULL, capture_output=True
     )
     if done.returncode != 0:
         raise Error(
@@ -77,7 +77,7 @@ def said(stderr: bytes) -> str:
     return "\n".join(line[len("apex: ") :] if line.startswith("apex: ") else line for line in lines)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """This process's environment without what would change the answer: variables that stand for
     options of ``apex``, and libraries that are preloaded into the program that is recorded."""
     return {

@@ -32,10 +32,13 @@ def register(shell: Any) -> None:
 def _run(shell: Any, name: str, cell: str) -> Optional[Findings]:
     if name and not name.isidentifier():
         raise ValueError(f"%%apex takes the name of a variable for the session, and not {name!r}")
+    recording = record()
     try:
-        recording = record()
         session = recording.__enter__()
     except NotRecorded:
+        session = None
+    if session is None:
+        # Outside of `except`: an error of the cell has no other one before it.
         print(f"This kernel does not run under APEX: start Jupyter with `{_COMMAND}`.")
         shell.run_cell(cell)
         return None
@@ -45,7 +48,7 @@ def _run(shell: Any, name: str, cell: str) -> Optional[Findings]:
     finally:
         recording.__exit__(None, None, None)
     ended = time.monotonic_ns()
-    if session is None or not done.success:
+    if not done.success:
         return None
     if name:
         shell.user_ns[name] = session

@@ -19,6 +19,9 @@ class Steps:
     run --paused``, and only these steps are recorded. A program that does not run under ``apex run``
     trains as without it.
 
+    Raises:
+        TypeError, ValueError: an argument is no such number or text.
+
     Args:
         start: the first step that is recorded, counted from 0; ``None`` leaves recording as it is.
         stop: the first step that is not recorded any more; ``None`` records to the end.
@@ -31,6 +34,10 @@ class Steps:
     def __init__(
         self, start: Optional[int] = None, stop: Optional[int] = None, *, name: str = "step"
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name is the steps' range, a text, and not {name!r}")
+        for what, step, least in (("start", start, 0), ("stop", stop, 1)):
+            _check(what, step, least)
         if start is not None and stop is not None and stop <= start:
             raise ValueError(f"stop is {stop}: it has to come after start, which is {start}")
         self.session: Optional[Session] = None
@@ -78,3 +85,13 @@ class Steps:
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.__exit__(None, None, None)
+
+
+def _check(what: str, step: Optional[int], least: int) -> None:
+    """Refuses what is no number of a step: recording would silently never begin, or never end."""
+    if step is None:
+        return
+    if isinstance(step, bool) or not isinstance(step, int):
+        raise TypeError(f"{what} is the number of a step, or None, and not {step!r}")
+    if step < least:
+        raise ValueError(f"{what} is {step}: it is at least {least}, because steps count from 0")

@@ -153,6 +153,17 @@ class Callbacks(Folder):
         steps.close()
         with self.assertRaisesRegex(ValueError, "has to come after start, which is 3"):
             apex_cuda.Steps(3, 3)
+        for arguments, error, said in [
+            ((-1,), ValueError, "start is -1: it is at least 0"),
+            ((None, 0), ValueError, "stop is 0: it is at least 1"),
+            (("2",), TypeError, "start is the number of a step, or None, and not '2'"),
+            ((True,), TypeError, "not True"),
+            ((2.0, 5), TypeError, "not 2.0"),
+        ]:
+            with self.assertRaisesRegex(error, said):
+                apex_cuda.Steps(*arguments)
+        with self.assertRaisesRegex(TypeError, "name is the steps' range"):
+            apex_cuda.Steps(2, name=5)
 
     def test_lightnings_callback_has_its_hooks(self):
         hooks = types.ModuleType("lightning.pytorch.callbacks")
@@ -196,10 +207,14 @@ class Notebooks(Folder):
             "shell = InteractiveShell.instance()\n"
             "shell.run_cell('%load_ext apex_cuda')\n"
             "shell.run_cell('%%apex\\nprint(6 * 7)')\n"
+            "shell.run_cell('%%apex\\n1 / 0')\n"
         )
         said = run(script, self.folder)
         self.assertIn("apex run --paused -o notebook -- jupyter lab", said)
         self.assertIn("42", said)
+        # The error of a cell is shown alone.
+        self.assertIn("ZeroDivisionError", said)
+        self.assertNotIn("NotRecorded", said)
 
 
 class Trackers(Folder):

@@ -5,6 +5,7 @@ mod abi_gen;
 mod book;
 mod c;
 mod dist;
+mod regress;
 mod render;
 mod toolkit;
 
@@ -58,6 +59,25 @@ enum Command {
         #[arg(long, value_name = "URL")]
         repository: Option<String>,
     },
+    /// Measure APEX's own benchmarks, compare with the committed history, draw charts
+    #[command(after_help = REGRESS_EXAMPLES)]
+    Regress {
+        /// The command that is measured
+        #[arg(long, value_name = "FILE", default_value = "target/release/apex")]
+        apex: PathBuf,
+        /// Times that each benchmark runs; the least processor time counts
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
+        /// The commit that the command was built from [default: the one that is checked out]
+        #[arg(long, value_name = "NAME")]
+        commit: Option<String>,
+        /// Add the figures to the committed history
+        #[arg(long)]
+        record: bool,
+        /// The page with the charts
+        #[arg(long, value_name = "FILE", default_value = "target/regress.html")]
+        html: PathBuf,
+    },
 }
 
 const ABI_GEN_EXAMPLES: &str = "\
@@ -90,11 +110,21 @@ Needs mdBook: `cargo install --locked mdbook`.
 Example:
   cargo xtask book && xdg-open target/book/html/index.html";
 
+const REGRESS_EXAMPLES: &str = "\
+Exit code: 0, or 1 if a benchmark takes 1.25 times the median of the committed runs of this machine, or more.
+
+Examples:
+  cargo build --release && cargo xtask regress
+  cargo xtask regress --record && git add docs/results/regress.jsonl";
+
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
         Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
         Command::Dist { output, glibc } => dist::run(&output, glibc.as_deref()),
+        Command::Regress { apex, rounds, commit, record, html } => {
+            regress::run(&regress::Options { apex, rounds, commit, record, html })
+        }
         Command::Book { output, repository } => book::run(&output, repository.as_deref()),
     };
     outcome.unwrap_or_else(|error| {

@@ -24,13 +24,14 @@ const MOST_BYTES: u64 = 1 << 20;
   apex check --init run-1 run-2 run-3       write budgets that these runs keep
   apex check                                the newest session in this folder
   apex check run-4 run-5                    repeated runs: their mean is judged
+  apex check --figures s                    all figures that can have a limit, as JSON
   apex run --device cpu --check -o s -- ./test && apex check s
                                             CI without a GPU: launches, bytes, sectors, races
   apex check --format github s              annotations of GitHub Actions
   apex check --format junit s > check.xml
 
-Exits with status 1 if a limit is not kept. Counts on the CPU device are exact; a time has a margin of four standard \
-deviations of the first runs, at least 2%. Runs on a GPU and on the CPU device have sections of their own in the file.")]
+Exits with status 1 if a limit is not kept. Counts on the CPU device are exact; a time has a margin \
+that one unchanged run in 2000 exceeds, at least 2%. Runs on a GPU and on the CPU device have sections of their own in the file.")]
 pub struct Args {
     /// Sessions of the same program [default: the newest session in this folder]
     #[arg(value_name = "SESSION")]
@@ -42,6 +43,12 @@ pub struct Args {
     /// device stays
     #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "format"])]
     init: bool,
+    #[arg(long, help = format!("Print the figures of each session as JSON (schema {}), and judge nothing", documents::FIGURES), value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "format", "init"])]
+    figures: bool,
+    /// With --init or --figures: sums of the run, or of a step where launches repeat on a GPU
+    /// [default: of a step where there are steps]
+    #[arg(long, value_name = "UNIT")]
+    per: Option<Unit>,
     /// How the result is printed
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
@@ -62,6 +69,35 @@ enum Format {
     Junit,
 }
 
+/// The unit of sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Unit {
+    Step,
+    Run,
+}
+
+impl Unit {
+    fn per(self) -> Per {
+        match self {
+            Self::Step => Per::Step,
+            Self::Run => Per::Run,
+        }
+    }
+}
+
+/// The document of `--figures`.
+#[derive(Serialize)]
+struct Figures<'a> {
+    runs: Vec<FiguresOfRun<'a>>,
+}
+
+#[derive(Serialize)]
+struct FiguresOfRun<'a> {
+    session: String,
+    #[serde(flatten)]
+    measures: &'a Measures,
+}
+
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(serialize_with = "output::path_in_document")]
@@ -80,43 +116,131 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         [] => vec![session::choose_recorded(None)?],
         named => named.to_vec(),
     };
-    let runs = measured(&sessions)?;
+    let (sessions, loaded) = loaded_once(&sessions)?;
+    let per = args.per.map(Unit::per);
+    if args.figures {
+        let runs = measured(&sessions, &loaded, per)?;
+        let runs = sessions.iter().zip(&runs).map(|(path, measures)| {
+            let session = path.to_string_lossy().into_owned();
+            FiguresOfRun { session, measures }
+        });
+        return output::json(documents::FIGURES, &Figures { runs: runs.collect() });
+    }
+    refuse_mixture(&sessions, &loaded)?;
     if args.init {
+        let runs = measured(&sessions, &loaded, per)?;
+        refuse_idle(&sessions, &runs)?;
         return init(&args.budgets, &runs);
+    }
+    if per.is_some() {
+        bail!("--per is of --init and --figures: a file of budgets says itself what its sums are of");
     }
     let budgets = read(&args.budgets)?.with_context(|| {
         let file = apex_untrusted::shown(&args.budgets);
         format!("there is no {file}: write one from runs that are as they should be, `apex check --init SESSION...`")
     })?;
+    // Sums of the whole run are known of each run, also where its launches repeat.
+    let on_cpu_device = loaded[0].profile.on_cpu_device();
+    let per = budgets.section(on_cpu_device).map(|section| section.per).filter(|per| *per == Per::Run);
+    let runs = measured(&sessions, &loaded, per)?;
+    refuse_idle(&sessions, &runs)?;
     let section = section(&budgets, &args.budgets, &runs)?;
     let report = Report::of(section, &runs);
     print(args, color, &sessions, &runs[0], &report)?;
     Ok(if report.is_kept() { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
-/// The figures of sessions, which must be comparable.
-fn measured(sessions: &[PathBuf]) -> anyhow::Result<Vec<Measures>> {
-    let filters = Filters::default();
-    let loaded = sessions.iter().map(|path| loaded::read(path, &filters));
-    let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
-    for (path, loaded) in sessions.iter().zip(&loaded) {
-        refuse_broken(path, loaded)?;
+/// Reads sessions that are whole, each once: a run that is named twice is no second run.
+pub fn loaded_once(sessions: &[PathBuf]) -> anyhow::Result<(Vec<PathBuf>, Vec<Loaded>)> {
+    let (mut paths, mut all): (Vec<PathBuf>, Vec<Loaded>) = (Vec::new(), Vec::new());
+    for path in sessions {
+        let loaded = loaded::read(path, &Filters::default())?;
+        refuse_broken(path, &loaded)?;
+        if let Some(first) = all.iter().position(|other| is_same_run(other, &loaded)) {
+            let [path, first] = [path, &paths[first]].map(apex_untrusted::shown);
+            output::remark(format!("{path} is the same run as {first}: it counts once"));
+            continue;
+        }
+        paths.push(path.clone());
+        all.push(loaded);
     }
+    Ok((paths, all))
+}
+
+/// Whether two sessions are of one run: from one folder, or copies of it.
+fn is_same_run(a: &Loaded, b: &Loaded) -> bool {
+    let started = |loaded: &Loaded| {
+        let meta = loaded.session.meta.as_ref()?;
+        Some((meta.started_real_ns, meta.pid, meta.host.name.clone()))
+    };
+    let folder = |loaded: &Loaded| loaded.session.dir.canonicalize().ok();
+    match (started(a), started(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => folder(a).is_some_and(|of_a| folder(b) == Some(of_a)),
+    }
+}
+
+/// Refuses runs of different programs, whose figures have nothing to do with each other, and says
+/// where the arguments of one program differ.
+fn refuse_mixture(sessions: &[PathBuf], loaded: &[Loaded]) -> anyhow::Result<()> {
+    let commands = sessions.iter().zip(loaded);
+    let mut commands =
+        commands.filter_map(|(path, loaded)| Some((path, &loaded.session.meta.as_ref()?.command)));
+    let Some((first, expected)) = commands.next() else { return Ok(()) };
+    let mut differ = false;
+    for (path, found) in commands {
+        if program(found) != program(expected) {
+            bail!(
+                "{} and {} are runs of different programs, `{}` and `{}`: give each program a file of its own \
+                 (`--budgets FILE`)",
+                apex_untrusted::shown(first),
+                apex_untrusted::shown(path),
+                program(expected).join(" "),
+                program(found).join(" ")
+            );
+        }
+        differ |= found != expected;
+    }
+    if differ {
+        output::remark("the runs have different arguments: their figures are taken as those of one program");
+    }
+    Ok(())
+}
+
+/// The words of a command that name the program: the first one, and of an interpreter of Python
+/// those up to its script or module.
+pub fn program(command: &[String]) -> Vec<&str> {
+    let name = command.first().and_then(|word| Path::new(word).file_name());
+    let is_python = name.is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    let options = command.iter().skip(1).take_while(|word| word.starts_with('-')).count();
+    let words = if is_python { options + 2 } else { 1 };
+    command.iter().take(words).map(String::as_str).collect()
+}
+
+/// The figures of sessions, which must be comparable.
+pub fn measured(sessions: &[PathBuf], loaded: &[Loaded], per: Option<Per>) -> anyhow::Result<Vec<Measures>> {
     let is_checked = |loaded: &Loaded| loaded.session.meta.as_ref().is_some_and(|meta| meta.checked);
-    let shown = filters.shown_alike(&loaded)?;
-    let runs: Vec<Measures> = shown
-        .iter()
-        .zip(&loaded)
-        .map(|(shown, loaded)| Measures::of(&shown.job, is_checked(loaded)))
-        .collect();
+    let filters = Filters::default();
+    let runs: Vec<Measures> = match per {
+        Some(Per::Run) => {
+            loaded.iter().map(|loaded| Measures::of(&loaded.profile, is_checked(loaded), per)).collect()
+        }
+        _ => {
+            let shown = filters.shown_alike(loaded)?;
+            let shown = shown.iter().zip(loaded);
+            shown.map(|(shown, loaded)| Measures::of(&shown.job, is_checked(loaded), per)).collect()
+        }
+    };
     for (path, run) in sessions.iter().zip(&runs) {
         let shown = apex_untrusted::shown(path);
-        if run.kernels.is_empty() {
-            bail!("{shown} has no kernel launches: there is nothing to hold to a budget");
-        }
         if run.on_cpu_device != runs[0].on_cpu_device {
             let first = apex_untrusted::shown(&sessions[0]);
             bail!("{shown} and {first} are not comparable: one ran on the CPU device, the other on a GPU");
+        }
+        if per == Some(Per::Step) && run.per != Per::Step {
+            bail!(
+                "{shown} has no steps: launches that repeat too seldom give none. Record longer, or use `--per run`"
+            );
         }
         if run.per != runs[0].per {
             let first = apex_untrusted::shown(&sessions[0]);
@@ -126,6 +250,15 @@ fn measured(sessions: &[PathBuf]) -> anyhow::Result<Vec<Measures>> {
         }
     }
     Ok(runs)
+}
+
+/// Refuses a run that launched nothing.
+fn refuse_idle(sessions: &[PathBuf], runs: &[Measures]) -> anyhow::Result<()> {
+    let idle = sessions.iter().zip(runs).find(|(_, run)| run.kernels.is_empty());
+    idle.map_or(Ok(()), |(path, _)| {
+        let shown = apex_untrusted::shown(path);
+        bail!("{shown} has no kernel launches: there is nothing to hold to a budget")
+    })
 }
 
 /// Refuses a run that failed, and a session that lacks a part: what they did not do is no saving.
@@ -198,7 +331,7 @@ fn init(path: &Path, runs: &[Measures]) -> anyhow::Result<ExitCode> {
     ));
     if !runs[0].on_cpu_device && runs.len() < 3 {
         output::remark(
-            "times have a margin of 10%, because their spread is not known: give three runs or more for a smaller one",
+            "times have a margin of 10%, because their spread is not known: give five runs or more for one that fits",
         );
     }
     Ok(ExitCode::SUCCESS)

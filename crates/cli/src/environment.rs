@@ -7,13 +7,15 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 19] = [
+const OF_ONE_COMMAND: [(&str, &str); 21] = [
     ("alerts", "interval"),
     ("check", "format"),
     ("collect", "device"),
     ("collect", "output"),
     ("collect", "seed"),
     ("export", "output"),
+    ("history", "format"),
+    ("history", "html"),
     ("list", "tag"),
     ("metrics", "top"),
     ("note", "name"),

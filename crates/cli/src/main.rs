@@ -19,6 +19,7 @@ mod exit;
 mod explain;
 mod export;
 mod filters;
+mod history;
 mod hub;
 mod import;
 mod interrupt;
@@ -96,6 +97,7 @@ enum Command {
     Export(export::Args),
     Diff(diff::Args),
     Check(check::Args),
+    History(history::Args),
     List(list::Args),
     Note(note::Args),
     Pack(pack::PackArgs),
@@ -138,6 +140,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
         Command::Check(args) => check::execute(&args, color),
+        Command::History(args) => history::execute(&args, color),
         Command::List(args) => list::execute(&args, color),
         Command::Note(args) => note::execute(&args),
         Command::Pack(args) => pack::pack(&args),

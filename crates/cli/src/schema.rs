@@ -8,12 +8,17 @@ use apex_conventions::documents::{self, Document};
 use std::process::ExitCode;
 
 /// The documents, and the schema of each.
-const SCHEMAS: [(Document, &str); 13] = [
+const SCHEMAS: [(Document, &str); 18] = [
     (documents::REPORT, include_str!("../../../docs/schemas/apex.report-4.json")),
     (documents::ADVISE, include_str!("../../../docs/schemas/apex.advise-3.json")),
     (documents::EXPORT, include_str!("../../../docs/schemas/apex.export-1.json")),
     (documents::PREDICT, include_str!("../../../docs/schemas/apex.predict-1.json")),
     (documents::DIFF, include_str!("../../../docs/schemas/apex.diff-2.json")),
+    (documents::CHECK, include_str!("../../../docs/schemas/apex.check-1.json")),
+    (documents::FIGURES, include_str!("../../../docs/schemas/apex.figures-1.json")),
+    (documents::HISTORY, include_str!("../../../docs/schemas/apex.history-1.json")),
+    (documents::EXPLAIN, include_str!("../../../docs/schemas/apex.explain-1.json")),
+    (documents::MERGE, include_str!("../../../docs/schemas/apex.merge-1.json")),
     (documents::LIST, include_str!("../../../docs/schemas/apex.list-1.json")),
     (documents::NOTES, include_str!("../../../docs/schemas/apex.notes-1.json")),
     (documents::PACK, include_str!("../../../docs/schemas/apex.pack-1.json")),

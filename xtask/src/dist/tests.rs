@@ -71,6 +71,9 @@ fn the_wheel_lists_every_file_with_its_checksum() {
     let record = text("apex_cuda-1.2.3.dist-info/RECORD");
     assert!(text("apex_cuda-1.2.3.dist-info/WHEEL").contains("Tag: py3-none-manylinux_2_28_x86_64\n"));
     assert!(text("apex_cuda-1.2.3.dist-info/METADATA").contains("Name: apex-cuda\nVersion: 1.2.3\n"));
+    assert!(
+        text("apex_cuda-1.2.3.dist-info/entry_points.txt").contains("apex_cuda = apex_cuda.pytest_plugin\n")
+    );
     // From `printf read | openssl dgst -sha256 -binary | basenc --base64url`.
     let line = "apex_cuda-1.2.3.data/data/share/doc/apex/README.md,sha256=MxY0jbrft7EcfC6iNZSUGeI_n6iYrSwZj5mWF5EqmSU,4";
     let listed: Vec<_> =

@@ -1,6 +1,6 @@
 //! The wheel: a zip file whose `.data` folder pip unpacks into the environment's prefix, so that
 //! `apex` is on the path and needs no Python to run; and the module `apex_cuda` for those who have
-//! Python.
+//! Python. Its entry point has pytest load the module's plugin.
 
 use super::{Package, Release, SUMMARY, root};
 use anyhow::Context;
@@ -26,9 +26,13 @@ pub fn bytes(release: &Release) -> anyhow::Result<Package> {
     let facts = format!("{name}.dist-info");
     wheel.add(&format!("{facts}/METADATA"), metadata(release)?.as_bytes(), 0o644)?;
     let what = format!("Wheel-Version: 1.0\nGenerator: apex-xtask\nRoot-Is-Purelib: false\nTag: {tag}\n");
+    wheel.add(&format!("{facts}/entry_points.txt"), ENTRY_POINTS.as_bytes(), 0o644)?;
     wheel.add(&format!("{facts}/WHEEL"), what.as_bytes(), 0o644)?;
     Ok((format!("{name}-{tag}.whl"), wheel.finish(&facts)?))
 }
+
+/// What other packages find in this one: pytest its plugin.
+const ENTRY_POINTS: &str = "[pytest11]\napex_cuda = apex_cuda.pytest_plugin\n";
 
 fn metadata(release: &Release) -> anyhow::Result<String> {
     let readme = std::fs::read_to_string(root().join("README.md")).context("README.md")?;

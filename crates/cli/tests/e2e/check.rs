@@ -1,6 +1,7 @@
 //! `apex check` holds runs to budgets: exact on the CPU device, with an exit code for CI.
 
-use crate::common::{Sandbox, output, program, text};
+use crate::common::{APEX, Sandbox, output, program, text};
+use std::path::{Path, PathBuf};
 
 /// Records launches of a kernel on the CPU device.
 fn record(sandbox: &Sandbox, name: &str, launches: &str) {
@@ -75,4 +76,129 @@ fn what_cannot_be_judged_is_refused_with_what_to_do() {
         refused(&["check", "--budgets", "gpu.toml", "nothing"], "nothing");
     }
     refused(&["check", "--budgets", "gpu.toml", "nowhere"], "there is no session nowhere");
+}
+
+#[test]
+fn a_run_counts_once_and_runs_of_different_programs_are_not_mixed() {
+    let sandbox = Sandbox::new();
+    record(&sandbox, "run", "2");
+    let init = output(&mut sandbox.apex(&["check", "--init", "run", "./run/"]), 0);
+    assert!(text(&init.stderr).contains("./run/ is the same run as run"), "{}", text(&init.stderr));
+    let twice = output(&mut sandbox.apex(&["check", "run", "run"]), 0);
+    assert!(text(&twice.stdout).contains("over 1 run."), "{}", text(&twice.stdout));
+
+    record(&sandbox, "longer", "3");
+    let differ = output(&mut sandbox.apex(&["check", "--init", "run", "longer"]), 0);
+    assert!(text(&differ.stderr).contains("have different arguments"), "{}", text(&differ.stderr));
+    output(&mut sandbox.apex(&["demo", "saxpy", "--device", "cpu", "-o", "other"]), 0);
+    for command in [&["check", "--init", "run", "other"][..], &["check", "run", "other"]] {
+        let refused = output(&mut sandbox.apex(command), 125);
+        let said = text(&refused.stderr);
+        assert!(said.contains("run and other are runs of different programs"), "{said}");
+    }
+}
+
+#[test]
+fn figures_are_printed_without_a_file_of_budgets() {
+    let sandbox = Sandbox::new();
+    record(&sandbox, "run", "3");
+    let figures = output(&mut sandbox.apex(&["check", "--figures", "--per", "run", "run"]), 0);
+    let figures: serde_json::Value = serde_json::from_slice(&figures.stdout).unwrap();
+    let run = &figures["runs"][0];
+    assert_eq!((&run["device"], &run["per"]), (&"cpu".into(), &"run".into()));
+    assert_eq!(run["figures"]["launches"], 3.0);
+    assert_eq!(run["kernels"][0]["figures"]["launches"], 3.0);
+    let steps = output(&mut sandbox.apex(&["check", "--figures", "--per", "step", "run"]), 125);
+    assert!(text(&steps.stderr).contains("run has no steps"), "{}", text(&steps.stderr));
+}
+
+#[test]
+fn a_history_tells_at_which_commit_a_figure_changed() {
+    let sandbox = Sandbox::new();
+    let none = output(&mut sandbox.apex(&["history"]), 125);
+    assert!(text(&none.stderr).contains("there is no apex-history.jsonl"), "{}", text(&none.stderr));
+    for (name, launches) in [("first", "3"), ("second", "4")] {
+        record(&sandbox, name, launches);
+        output(&mut sandbox.apex(&["history", "add", "--commit", name, "--program", "test", name]), 0);
+    }
+    let told = output(&mut sandbox.apex(&["history"]), 0);
+    let told = text(&told.stdout);
+    assert!(told.contains("test: launches worse, +33.3%, from commit second on"), "{told}");
+    let document = output(&mut sandbox.apex(&["history", "--json", "--html", "page.html"]), 0);
+    let document: serde_json::Value = serde_json::from_slice(&document.stdout).unwrap();
+    assert_eq!(document["runs"], 2);
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("worse: +33.3% at second"), "{page}");
+    let markdown = output(&mut sandbox.apex(&["history", "--days", "2", "--format", "markdown"]), 0);
+    assert!(text(&markdown.stdout).contains("| **worse** | test (CPU device) | launches |"));
+    std::fs::write(sandbox.path("apex-history.jsonl"), "{}\n").unwrap();
+    let refused = output(&mut sandbox.apex(&["history", "add", "--commit", "x", "first"]), 125);
+    assert!(text(&refused.stderr).contains("line 1: "), "{}", text(&refused.stderr));
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A shell's command that finds `apex`.
+fn shell(sandbox: &Sandbox) -> test_process::Command {
+    let mut bash = sandbox.command("bash");
+    let folders = Path::new(APEX).parent().into_iter().map(Path::to_path_buf);
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    bash.env("PATH", std::env::join_paths(folders.chain(std::env::split_paths(&before))).unwrap());
+    bash
+}
+
+#[test]
+fn the_hook_holds_a_command_to_the_budgets() {
+    let sandbox = Sandbox::new();
+    record(&sandbox, "run", "2");
+    let hook = |words: &[&str], code| {
+        let mut bash = shell(&sandbox);
+        let done = output(bash.arg(repository().join("contrib/ci/pre-commit.sh")).args(words), code);
+        text(&done.stdout) + &text(&done.stderr)
+    };
+    let program = program();
+    let program = program.to_str().unwrap();
+    assert!(hook(&[program, "launch", "2"], 125).contains("write one from runs"));
+    output(&mut sandbox.apex(&["check", "--init", "run"]), 0);
+    assert!(hook(&[program, "launch", "2"], 0).starts_with("All "));
+    assert!(hook(&[program, "launch", "3"], 1).starts_with("launches is 3"));
+    assert!(hook(&[program, "run", "race"], 1).contains("shared-race in kernel race"));
+    assert!(hook(&[], 125).contains("name the command"));
+    hook(&["false"], 1);
+}
+
+/// The commands of a step of `action.yml`.
+fn step(name: &str) -> String {
+    let text = std::fs::read_to_string(repository().join("action.yml")).unwrap();
+    let (_, step) = text.split_once(&format!("- name: {name}\n")).expect("the step");
+    let (_, lines) = step.split_once("      run: |\n").expect("its commands");
+    let lines = lines.lines().map_while(|line| line.strip_prefix("        "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_steps_of_the_action_record_and_check() {
+    let sandbox = Sandbox::new();
+    record(&sandbox, "run", "2");
+    output(&mut sandbox.apex(&["check", "--init", "run"]), 0);
+    let run = |name: &str, session: &str, launches: &str, code| {
+        let mut bash = shell(&sandbox);
+        bash.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step(name)]);
+        bash.env("CHECK_RUN", format!("'{}' launch {launches}", program().display()));
+        bash.env("CHECK_SESSION", session).env("CHECK_SESSIONS", session).env("CHECK_DEVICE", "cpu");
+        bash.env("CHECK_BUDGETS", "apex-budgets.toml").env("CHECK_HISTORY", "history.jsonl");
+        bash.env("GITHUB_SHA", "a-commit").env("GITHUB_OUTPUT", sandbox.path("output"));
+        text(&output(bash.env("GITHUB_STEP_SUMMARY", sandbox.path("summary")), code).stdout)
+    };
+    run("Record", "same", "2", 0);
+    assert_eq!(run("Check", "same", "2", 0), "");
+    run("Record", "more", "3", 0);
+    let annotations = run("Check", "more", "3", 1);
+    assert!(annotations.starts_with("::error title=apex check more::launches is 3"), "{annotations}");
+    let read = |name: &str| std::fs::read_to_string(sandbox.path(name)).unwrap();
+    assert_eq!(read("output"), "kept=true\nkept=false\n");
+    assert!(read("summary").contains("| **not kept** | launches | 3 | 2 |"));
+    assert_eq!(read("history.jsonl").lines().filter(|line| line.contains("a-commit")).count(), 2);
 }

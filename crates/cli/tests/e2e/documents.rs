@@ -36,7 +36,7 @@ const FILTERED_DIFF: [&str; 12] = [
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
-const DOCUMENTS: [(Document, &[Words], Words); 14] = [
+const DOCUMENTS: [(Document, &[Words], Words); 19] = [
     (
         documents::REPORT,
         &[
@@ -134,6 +134,15 @@ const DOCUMENTS: [(Document, &[Words], Words); 14] = [
         &[&["top", "--json", "--last", "600s", "live", "models", "h200"]],
         &["sessions/0/advice", "sessions/0/machine", "sessions/0/profile", "sessions/0/run"],
     ),
+    (documents::CHECK, &[&["check", "--json", "--budgets", "too-small.toml", "s"]], &[]),
+    (documents::FIGURES, &[&["check", "--figures", "s"]], &[]),
+    (documents::HISTORY, &[&["history", "--json", "--days", "3650", "--history", "runs.jsonl"]], &[]),
+    (
+        documents::EXPLAIN,
+        &[&["explain", "--json", "launch-bound", "pytorch-cat-in-loop", "no-such-rule"]],
+        &[],
+    ),
+    (documents::MERGE, &[&["merge", "--json", "s", "strided", "-o", "joined"]], &[]),
     (documents::LIST, &[&["list", "--json"]], &[]),
     (documents::NOTES, &[&["note", "--json", "s"]], &[]),
     (documents::PACK, &[&["pack", "--json", "s", "-o", "s.tar.gz"]], &[]),
@@ -151,7 +160,9 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 18] = [
+const UNFILLED: [(&str, &str); 20] = [
+    ("apex.merge/1.world_size", "a launcher tells it: cli's `ranks` tests it"),
+    ("apex.merge/1.members[].ranks", "likewise"),
     ("apex.report/4.profile.activities[].over_time.collectives", "likewise"),
     ("apex.report/4.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/4.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
@@ -263,10 +274,32 @@ fn prepare(sandbox: &Sandbox) -> Running {
         let shipped = test_manifest::content(&format!("crates/predict/predict/models/{file}.zst"));
         std::fs::write(sandbox.path("models").join(file), shipped).unwrap();
     }
+    let too_small = "schema = \"apex.budgets/1\"\n[cpu]\nper = \"run\"\n[cpu.limits]\nlaunches = 1\n\
+                     [cpu.kernels.\"*\"]\nsectors = 1\n";
+    std::fs::write(sandbox.path("too-small.toml"), too_small).unwrap();
+    write_history(sandbox);
     let options = ["-o", "live", "--max-size", "64M"];
     let mut live = Running::start(&mut recorded(&options, &["launch", "10", "await", "end"]));
     live.read_until("waiting");
     live
+}
+
+/// Writes `runs.jsonl`: sixteen runs of a program, of which the last eight have another launch and take
+/// longer.
+fn write_history(sandbox: &Sandbox) {
+    let run = |at: u32| {
+        let (launches, step) = if at < 8 { (3, 10.0) } else { (4, 12.0) };
+        let time = format!("2026-11-{:02}T12:00:00Z", 1 + at);
+        let exact = json!({ "launches": launches });
+        let figures = json!({ "exact": exact, "varying": { "step_ms": step + f64::from(at) / 100.0 } });
+        let kernels = json!({ "saxpy": { "exact": { "sectors": 8 * launches } } });
+        json!({
+            "schema": documents::HISTORY_RUN.to_string(), "commit": format!("commit-{at}"), "time": time,
+            "name": "train.py", "device": "CPU device", "figures": figures, "kernels": kernels,
+        })
+    };
+    let lines: String = (0..16).map(|at| format!("{}\n", run(at))).collect();
+    std::fs::write(sandbox.path("runs.jsonl"), lines).unwrap();
 }
 
 /// The documents without a JSON Schema: the page's is for its own script.

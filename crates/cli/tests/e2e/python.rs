@@ -22,7 +22,9 @@ fn the_tests_of_the_python_package_pass() {
     if skipped("no pyarrow") {
         test_skip::missing_dependency("no pyarrow: the tests of tables did not run");
     }
-    for (reason, package) in [("no IPython", "ipython"), ("no tensorboardX", "tensorboardX")] {
+    for (reason, package) in
+        [("no IPython", "ipython"), ("no tensorboardX", "tensorboardX"), ("no pytest", "pytest")]
+    {
         if skipped(reason) {
             test_skip::missing_dependency(format!("{reason}: `pip install {package}`"));
         }

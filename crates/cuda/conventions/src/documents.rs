@@ -59,6 +59,11 @@ pub const PREDICTION: Document =
 pub const PTX_CHECK: Document = document("ptx-check", 1, "`apex ptx check --json`");
 pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
 pub const CHECK: Document = document("check", 1, "`apex check --json`");
+pub const FIGURES: Document = document("figures", 1, "`apex check --figures`");
+pub const HISTORY: Document = document("history", 1, "`apex history --json`");
+pub const HISTORY_RUN: Document =
+    document("history.run", 1, "[a line of the file of `apex history`](history.md#the-file)")
+        .without_writer();
 pub const BUDGETS: Document =
     document("budgets", 1, "[the file of `apex check`](check.md#the-file)").without_writer();
 pub const TOP: Document = document("top", 1, "`apex top --json`");
@@ -93,7 +98,7 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 35] = [
+pub const ALL: [Document; 38] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -103,6 +108,9 @@ pub const ALL: [Document; 35] = [
     PTX_CHECK,
     DIFF,
     CHECK,
+    FIGURES,
+    HISTORY,
+    HISTORY_RUN,
     BUDGETS,
     TOP,
     CTL,

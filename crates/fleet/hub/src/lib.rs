@@ -18,7 +18,6 @@
 
 pub mod alerts;
 mod api;
-mod change;
 mod document;
 pub mod export;
 mod exposition;
@@ -31,6 +30,5 @@ mod store;
 mod writer;
 
 pub use api::{Hub, Settings};
-pub use change::{Change, LEAST_RUNS, change};
 pub use health::Outcome;
 pub use store::{Error, LOCAL, MOST_NAMES, Store, unpacked};

@@ -25,7 +25,7 @@ mod tracker;
 
 pub use alerts::{Alert, Alerts, MOST_SESSIONS, Notice, State};
 pub use conditions::{Reference, View};
-pub use moment::Moment;
+pub use moment::{Moment, rfc3339};
 pub use rule::{Limits, Rule};
 pub use subject::Subject;
 pub use tracker::{Change, LOOKS, MOST_CONDITIONS, Tracker, Verdict};

@@ -18,7 +18,7 @@ impl Moment {
 }
 
 /// The time as RFC 3339 has it, to the second, in UTC: `2026-11-23T17:22:31Z`.
-pub(crate) fn rfc3339(real_ns: u64) -> String {
+pub fn rfc3339(real_ns: u64) -> String {
     let seconds = real_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

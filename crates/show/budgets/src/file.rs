@@ -231,8 +231,8 @@ fn limit(quantity: Quantity, per: Per, values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    let deviation = (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
-    let margin = quantity.margin(per, mean, deviation);
+    let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
+    let margin = quantity.margin(per, mean, deviation, values.len());
     match quantity.good() {
         Good::AtMost => values.iter().copied().fold(mean + margin, f64::max),
         Good::AtLeast => values.iter().copied().fold(mean - margin, f64::min).max(0.0),

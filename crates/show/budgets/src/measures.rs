@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apex_counts::{Counts, Space};
 use apex_profile::{Account, IdleCause, Kernel, Profile, total};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Quantity;
 
@@ -32,24 +32,42 @@ impl Per {
 pub type Values = BTreeMap<Quantity, f64>;
 
 /// The figures of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measures {
     /// The unit of sums.
     pub per: Per,
     /// Whether it ran on the CPU device.
+    #[serde(rename = "device", serialize_with = "device_name")]
     pub on_cpu_device: bool,
     /// Of the whole.
+    #[serde(rename = "figures")]
     pub whole: Values,
     /// Of each kernel function, by its short name.
+    #[serde(serialize_with = "list_of_kernels")]
     pub kernels: BTreeMap<String, Values>,
 }
 
+fn device_name<S: Serializer>(on_cpu_device: &bool, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(if *on_cpu_device { "cpu" } else { "gpu" })
+}
+
+/// A list, since readers know the members of a document beforehand, and no names of kernels.
+fn list_of_kernels<S: Serializer>(kernels: &BTreeMap<String, Values>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Entry<'k> {
+        kernel: &'k str,
+        figures: &'k Values,
+    }
+    to.collect_seq(kernels.iter().map(|(kernel, figures)| Entry { kernel, figures }))
+}
+
 impl Measures {
-    /// The figures of a run, or of its steady state. Only a run that was `checked`
-    /// (`apex run --check`) says how many defects there are.
-    pub fn of(profile: &Profile, checked: bool) -> Self {
+    /// The figures of a run, or of its steady state; with `per`, sums are of this unit where the
+    /// run has it. Only a run that was `checked` (`apex run --check`) says how many defects there
+    /// are.
+    pub fn of(profile: &Profile, checked: bool, per: Option<Per>) -> Self {
         let on_cpu_device = profile.on_cpu_device();
-        let steps = profile.steps().filter(|_| !on_cpu_device);
+        let steps = profile.steps().filter(|_| !on_cpu_device && per != Some(Per::Run));
         let by = steps.unwrap_or(1.0);
         let mut functions: BTreeMap<String, Vec<&Kernel>> = BTreeMap::new();
         let launched = profile.kernels.iter().filter(|kernel| kernel.launches.ran() > 0);

@@ -58,8 +58,13 @@ const MARGIN: f64 = 0.02;
 const COUNT_MARGIN: f64 = 0.01;
 /// The same of a share, percentage points.
 const POINTS: f64 = 2.0;
-/// Margin in standard deviations of the first runs.
-const DEVIATIONS: f64 = 4.0;
+/// Student's quantiles of one chance in 2000, by runs less one from two on: how far a further run is
+/// from the mean of the first ones, in units of its standard error. Four standard deviations would
+/// be exceeded by chance in one of 27 runs after three first ones, and in one of 2000 after twenty.
+const QUANTILES: [f64; 19] = [
+    31.6, 12.92, 8.61, 6.87, 5.96, 5.41, 5.04, 4.78, 4.59, 4.44, 4.32, 4.22, 4.14, 4.07, 4.01, 3.97, 3.92,
+    3.88, 3.85,
+];
 /// Margin of a time that one run alone was measured in, as a share: its spread is not known.
 const UNKNOWN_MARGIN: f64 = 0.1;
 /// The same of a share, percentage points.
@@ -132,17 +137,20 @@ impl Quantity {
         matches!(self, Self::GpuBusyPercent | Self::IdleHostCodePercent | Self::IdleDriverCallsPercent)
     }
 
-    /// How far beyond the mean of the first runs the limit is, for sums of this unit. With several
-    /// runs, four standard deviations, at least 2% of a time, 1% of a count of a step or two
-    /// percentage points of a share; with one, 10% of a time or ten points of a share.
-    pub fn margin(self, per: Per, mean: f64, deviation: Option<f64>) -> f64 {
+    /// How far beyond the mean of the first runs the limit is, for sums of this unit: as far as one
+    /// further run in 2000 is by chance, if runs vary like these with this standard deviation, and
+    /// at least 2% of a time, 1% of a count of a step or two percentage points of a share. Fewer
+    /// than three runs do not tell how they vary: 10% of a time or ten points of a share.
+    pub fn margin(self, per: Per, mean: f64, deviation: f64, runs: usize) -> f64 {
         let (least, unknown) = match self {
             _ if self.is_exact(per) => return 0.0,
             _ if self.is_share_of_time() => (POINTS, UNKNOWN_POINTS),
             Self::StepMs | Self::KernelUs => (MARGIN * mean, UNKNOWN_MARGIN * mean),
             _ => (COUNT_MARGIN * mean, COUNT_MARGIN * mean),
         };
-        deviation.map_or(unknown, |deviation| (DEVIATIONS * deviation).max(least))
+        let Some(freedom) = runs.checked_sub(3) else { return unknown };
+        let quantile = QUANTILES[freedom.min(QUANTILES.len() - 1)];
+        (quantile * (1.0 + 1.0 / runs as f64).sqrt() * deviation).max(least)
     }
 
     /// Whether a value keeps a limit.

@@ -61,9 +61,11 @@ fn counts_have_no_margin_and_times_have_one() {
     assert_eq!(failures(&steady, &[on_gpu(10.15, 100.0)]), [""; 0]);
     assert_eq!(failures(&steady, &[on_gpu(10.5, 100.0)]), ["step_ms"]);
     assert_eq!(failures(&steady, &[on_gpu(10.5, 100.0), on_gpu(9.7, 100.0)]), [""; 0], "the mean is judged");
-    let noisy = Section::of(&[10.0, 12.0, 8.0].map(|ms| on_gpu(ms, 100.0)));
+    let noisy = Section::of(&[10.0, 12.0, 8.0, 10.0, 9.0, 11.0, 10.0, 12.0].map(|ms| on_gpu(ms, 100.0)));
     assert_eq!(failures(&noisy, &[on_gpu(13.0, 100.0)]), [""; 0]);
     assert_eq!(failures(&noisy, &[on_gpu(19.0, 100.0)]), ["step_ms"]);
+    let two = Section::of(&[10.0, 10.01].map(|ms| on_gpu(ms, 100.0)));
+    assert_eq!(failures(&two, &[on_gpu(10.9, 100.0)]), [""; 0], "two runs do not tell their spread either");
     let one = Section::of(&[on_gpu(10.0, 100.0)]);
     assert_eq!(failures(&one, &[on_gpu(10.9, 109.0)]), [""; 0], "the spread of one run is not known");
     assert_eq!(failures(&one, &[on_gpu(11.1, 111.0)]), ["step_ms", "kernel_us of gemm<f16>"]);

@@ -54,15 +54,30 @@ fn accounts(text: &mut String, shown: &Shown<'_>) {
 }
 
 fn findings(text: &mut String, shown: &Shown<'_>, advice: &Advice) {
-    let worth = advice.findings.iter().filter(|finding| !is_minor(finding));
-    let (listed, rest): (Vec<_>, Vec<_>) = worth.enumerate().partition(|(at, _)| *at < FINDINGS);
-    if listed.is_empty() {
+    if advice.findings.is_empty() {
         let _ = writeln!(text, "No findings.\n");
         return;
     }
+    let worth = advice.findings.iter().filter(|finding| !is_minor(finding));
+    let listed: Vec<_> = worth.enumerate().take(FINDINGS).collect();
+    // Minor ones are not listed, as in the report's text, but nothing is left out silently.
+    let rest = advice.findings.len() - listed.len();
+    if !listed.is_empty() {
+        table(text, shown, &listed);
+    }
+    if rest > 0 {
+        let more =
+            if listed.is_empty() { ("finding", "findings") } else { ("more finding", "more findings") };
+        let more = units::counted(rest as u64, more.0, more.1);
+        let _ = writeln!(text, "{more}: `apex advise` shows all.\n");
+    }
+}
+
+/// The findings that are worth a row, and their own sentences below.
+fn table(text: &mut String, shown: &Shown<'_>, listed: &[(usize, &Finding)]) {
     let of_what = if shown.steps().is_some() { "each step" } else { "the job" };
     let _ = writeln!(text, "| | finding | change | saves |\n| ---: | --- | --- | --- |");
-    for (at, finding) in &listed {
+    for (at, finding) in listed {
         let what = format!("{}<br>{}", inline(&finding.title), place(shown, finding));
         let what = what.trim_end_matches("<br>");
         let saves = saving(&finding.saving, of_what);
@@ -71,11 +86,7 @@ fn findings(text: &mut String, shown: &Shown<'_>, advice: &Advice) {
         let _ = writeln!(text, "| {} | {what} | {change} | {saves} |", at + 1);
     }
     text.push('\n');
-    details(text, &listed);
-    if !rest.is_empty() {
-        let more = units::counted(rest.len() as u64, "more finding", "more findings");
-        let _ = writeln!(text, "{more}: `apex advise` shows all.\n");
-    }
+    details(text, listed);
 }
 
 /// The findings' own sentences, folded.

@@ -54,6 +54,22 @@ fn findings_stand_at_their_lines() {
 }
 
 #[test]
+fn no_finding_is_left_out_silently() {
+    let rows = |page: &str| (1..).take_while(|at| page.contains(&format!("\n| {at} | "))).count();
+    let more = |page: &str| {
+        let line = page.lines().find(|line| line.ends_with(": `apex advise` shows all."));
+        line.map_or(0, |line| line.split(' ').next().unwrap().parse().unwrap())
+    };
+    let mut counted = 0;
+    for name in ["torch-written_loss", "cuda-low_occupancy_registers"] {
+        let (page, log) = formats(name, None);
+        assert_eq!(rows(&page) + more(&page), results(&log).len(), "{name}: {page}");
+        counted += more(&page);
+    }
+    assert!(counted > 0, "none of the sessions has a minor finding");
+}
+
+#[test]
 fn a_page_has_the_verdict_the_accounts_and_the_findings() {
     let (page, _) = formats("torch-micro_batches", None);
     assert!(page.starts_with("**The GPU is idle "), "{page}");

@@ -1,9 +1,9 @@
 //! Jobs that have become slower or faster.
 
 use super::{DAY_NS, job_link};
-use crate::change::{LEAST_RUNS, change};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, Series, Store};
+use apex_change_points::{LEAST_RUNS, change};
 use serde::Serialize;
 
 /// Runs that are read.

@@ -45,6 +45,21 @@ pub struct Change {
     pub chance: f64,
 }
 
+/// All changes of a series of durations, the first run first: where there is one, each side of it is
+/// looked at again. Of long series, the newest runs of each part are looked at.
+pub fn changes(durations: &[f64]) -> Vec<Change> {
+    let Some(found) = change(durations) else { return Vec::new() };
+    let moved = |change: Change| Change {
+        at: change.at + found.at,
+        between: (change.between.0 + found.at, change.between.1 + found.at),
+        ..change
+    };
+    let mut all = changes(&durations[..found.at]);
+    all.push(found);
+    all.extend(changes(&durations[found.at..]).into_iter().map(moved));
+    all
+}
+
 /// The change of a series of durations, the first run first; `None` if there is none that is more
 /// than chance, or if its interval holds 1.
 pub fn change(durations: &[f64]) -> Option<Change> {
@@ -192,6 +207,16 @@ mod tests {
             assert!(found.interval.0 < by && by < found.interval.1, "{found:?}");
             assert!((found.factor / by - 1.0).abs() < 0.06, "{found:?}");
         }
+    }
+
+    #[test]
+    fn each_of_several_changes_is_found() {
+        let mut durations = noisy(8, 60);
+        durations[20..].iter_mut().for_each(|ns| *ns *= 1.4);
+        durations[40..].iter_mut().for_each(|ns| *ns /= 1.4);
+        let found: Vec<usize> = changes(&durations).iter().map(|change| change.at).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].abs_diff(20) <= 1 && found[1].abs_diff(40) <= 1, "{found:?}");
     }
 
     #[test]
