@@ -1,5 +1,4 @@
-//! Finds the kernels of a module that a GPU takes.
-//! Which kernels of a module a GPU takes. What the verifier refuses, no driver takes, and a driver
+//! Finds the kernels of a module that a GPU takes. What the verifier refuses, no driver takes, and a driver
 //! takes a module as a whole or not at all.
 
 use std::collections::{HashMap, HashSet};
@@ -113,7 +112,6 @@ fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
     found
 }
 
-/// Returns the functions that each function may call.
 /// Says that the module's own header does not allow what it uses.
 fn by_own_header(own: Header, needs: &[Need]) -> String {
     let needs: Vec<String> = needs.iter().map(ToString::to_string).collect();
@@ -160,7 +158,7 @@ fn explained(blocked: Vec<Blocked>, invalid: &mut Vec<Blocked>, module: &Module)
     blocked
 }
 
-/// Which functions each function may call.
+/// Functions that each function may call.
 struct Graph {
     /// By name: those that it names.
     callees: HashMap<String, Vec<String>>,

@@ -16,7 +16,6 @@ pub const MOST_OF_JSON: u64 = 1_000_000;
 /// Reason for which a trace of an AMD GPU is refused.
 pub const AMD: &str = "it is of an AMD GPU (ROCm, HIP calls); APEX knows CUDA devices: AMD's rocprof-compute and TraceLens \
                        read such traces";
-/// Reason for which a trace of a TPU is refused.
 /// Words in the names of devices that are not NVIDIA's, and whose they are. Traces of some of them
 /// have calls that are named `cuda…`, because a program's calls are translated.
 const FOREIGN: [(&str, &str); 9] = [
@@ -42,7 +41,7 @@ pub fn foreign_device(name: &str) -> Option<String> {
     Some(format!("its device is `{name}` of {whose}, whatever its calls are named; APEX knows CUDA devices"))
 }
 
-/// Why a trace of a TPU is refused.
+/// Reason for which a trace of a TPU is refused.
 pub const TPU: &str = "it is of a TPU; APEX knows CUDA devices: XProf reads such traces";
 
 /// Subject of a plane, or of a process of the JSON.

@@ -98,13 +98,12 @@ impl Loaded {
         }
     }
 
-    /// Recording of the machine; `None` where there is none.
     /// The energy that the program's devices took; `None` where no energy counter was read.
     pub fn energy(&self, rates: Rates) -> Option<Energy> {
         Energy::of(&self.machine, &self.profile, origin_ns(&self.session), rates)
     }
 
-    /// What was recorded of the machine; `None` where nothing was.
+    /// Recording of the machine; `None` where there is none.
     pub fn machine_summary(&self) -> Option<Summary> {
         let devices = &self.profile.devices;
         Summary::of(&self.machine, devices.iter().map(|device| device.uuid.as_str()))
