@@ -69,10 +69,11 @@ mod tests {
 
     #[test]
     fn what_may_be_nothing_is_not_sold_by_its_upper_end() {
-        let saving = |value: f64, low: f64, high: f64| Saving {
-            of_job: Some(Figure::predicted(value, (low, high))),
-            time_ns: Some(Figure::predicted(value * 1e9, (low * 1e9, high * 1e9))),
-            ..Saving::default()
+        let saving = |value: f64, low: f64, high: f64| {
+            let mut saving = Saving::default();
+            saving.of_job = Some(Figure::predicted(value, (low, high)));
+            saving.time_ns = Some(Figure::predicted(value * 1e9, (low * 1e9, high * 1e9)));
+            saving
         };
         let said = |value, low, high| super::saving(&saving(value, low, high), "each step");
         assert_eq!(said(0.87, 0.0, 0.87), "saves up to 87.0%ᵖ of each step, up to 870 msᵖ");
