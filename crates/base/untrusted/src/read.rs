@@ -104,13 +104,18 @@ fn too_large(found: u64, limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, why)
 }
 
-/// Bytes in the largest unit that leaves at least one of them.
+/// Bytes in the largest unit that leaves at least one of them, to the nearest tenth.
+///
+/// Integers alone: what writes floating-point numbers would be 20 kB of the injected library.
 fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let step = (u64::BITS - 1 - bytes.max(1).leading_zeros()) / 10;
-    let value = bytes as f64 / (1u64 << (10 * step)) as f64;
-    let digits = usize::from(value.fract() != 0.0);
-    format!("{value:.digits$} {}", units[step as usize])
+    let (unit, name) = (1u128 << (10 * step), units[step as usize]);
+    let tenths = (10 * u128::from(bytes) + unit / 2) / unit;
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} {name}"),
+        (whole, tenth) => format!("{whole}.{tenth} {name}"),
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +204,7 @@ mod tests {
             (1023, "1023 bytes"),
             (1024, "1 KiB"),
             (1536, "1.5 KiB"),
+            (2047, "2 KiB"),
             (1 << 40, "1 TiB"),
             (u64::MAX, "16 EiB"),
         ] {

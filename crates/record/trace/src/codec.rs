@@ -214,7 +214,10 @@ pub(crate) struct Output<'b> {
     is_complete: bool,
 }
 
+/// Definitions are written seldom. Writing a field is a call, or it would be in the injected library a
+/// hundred times.
 impl Output<'_> {
+    #[inline(never)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.is_complete &= self.buffer.try_reserve(bytes.len()).is_ok();
         if self.is_complete {
@@ -222,18 +225,22 @@ impl Output<'_> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
+    #[inline(never)]
     pub(crate) fn u32s(&mut self, values: &[u32]) {
         values.iter().for_each(|&value| self.u32(value));
     }
 
+    #[inline(never)]
     pub(crate) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 
+    #[inline(never)]
     pub(crate) fn string(&mut self, text: &str) {
         let mut end = text.len().min(MAX_STRING_BYTES);
         while !text.is_char_boundary(end) {
