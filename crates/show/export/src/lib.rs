@@ -4,8 +4,8 @@
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).
 //! * [`timeline`] turns a session into a trace, for [`perfetto`] or in [`chrome`]'s format.
-//! * [`collapsed`], [`speedscope`], [`pprof`] and [`firefox`] have the host's sampled call stacks while devices
-//!   were idle.
+//! * [`collapsed`], [`speedscope`], [`pprof`] and [`firefox`] have the host's sampled call stacks
+//!   while devices were idle.
 //!
 //! Nothing is judged here. Only definitions, measured durations and one row group are held in
 //! memory, because sessions are larger than memory. An unknown value is null.
