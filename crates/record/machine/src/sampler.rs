@@ -49,8 +49,8 @@ impl Default for Options {
     }
 }
 
-/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than a
-/// two-hundredth of a processor, and readings of energy between them no more than another one.
+/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than
+/// a two-hundredth of a processor, and readings of energy between them no more than another one.
 const PAUSE_BY_COST: u32 = 200;
 /// The least ratio of a pause to the time that a reading of energy took: the driver, which may have
 /// the program wait meanwhile, is busy with readings for no more than a hundredth of the time.
