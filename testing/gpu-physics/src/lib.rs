@@ -9,8 +9,9 @@
 //! ([`Gpu::exact_joules`], [`Gpu::done`]), so that what a governor believes can be compared with
 //! what is true.
 //!
-//! Power at the device's own clock is what was measured on an H200 (data/h200/energy). How it divides,
-//! and what becomes of it at other clocks, is *assumed*: no clock of a real one was changed.
+//! Power at the device's own clock is what was measured on an H200 (data/h200/energy). How it
+//! divides, and what becomes of it at other clocks, is *assumed*: no clock of a real one was
+//! changed.
 
 mod workload;
 
@@ -136,8 +137,8 @@ impl Gpu {
         }
     }
 
-    /// Locks the clock, or releases it. It takes effect 5 to 30 ms later, or up to 500 ms later in 2
-    /// of 100 calls.
+    /// Locks the clock, or releases it. It takes effect 5 to 30 ms later, or up to 500 ms later in
+    /// 2 of 100 calls.
     ///
     /// # Errors
     /// As NVML refuses.

@@ -8,8 +8,8 @@ const SHARP: f64 = 6.0;
 const IDLE: f64 = 79.0;
 /// Watts that leakage grows by in a degree.
 const LEAK: f64 = 0.25;
-/// Watts of the clock tree at the highest clock and voltage, whatever runs: 124 W were measured with
-/// a context that does nothing.
+/// Watts of the clock tree at the highest clock and voltage, whatever runs: 124 W were measured
+/// with a context that does nothing.
 const TREE: f64 = 44.0;
 /// Watts of the memory at its full bandwidth: assumed.
 const MEMORY: f64 = 230.0;
@@ -82,14 +82,14 @@ impl Workload {
         Self { name, phases: phases.to_vec() }
     }
 
-    /// Decoding, one token at a time, from the session `torch-eager_decode`: a step of 217 µs, in which
-    /// kernels ran 15% of the time and the host launched for the rest.
+    /// Decoding, one token at a time, from the session `torch-eager_decode`: a step of 217 µs, in
+    /// which kernels ran 15% of the time and the host launched for the rest.
     pub fn decode() -> Self {
         Self::new("decode, launch-bound", &[DECODE])
     }
 
-    /// The same from a graph with a batch: the weights are read for each token, so memory bounds it. Its
-    /// power is that of `unfused_norm`.
+    /// The same from a graph with a batch: the weights are read for each token, so memory bounds
+    /// it. Its power is that of `unfused_norm`.
     pub fn batched_decode() -> Self {
         Self::new("decode, memory-bound", &[BATCHED])
     }
@@ -105,8 +105,8 @@ impl Workload {
         Self::new("graph network", &[GRAPH])
     }
 
-    /// Matrix products, from the session `torch-gemm_saturated`: a step of 1.66 ms without a gap, at the
-    /// power cap.
+    /// Matrix products, from the session `torch-gemm_saturated`: a step of 1.66 ms without a gap,
+    /// at the power cap.
     pub fn products() -> Self {
         Self::new("large products", &[PRODUCTS])
     }

@@ -74,7 +74,7 @@ fn devices_and_host_are_read_while_the_program_runs_and_nothing_is_set() {
     assert!(whole["joules"].is_null() && whole["seconds"].as_f64().unwrap() > 0.0, "{whole}");
     assert!(report.contains("Energy of "), "{report}");
     let counted = machine.records.iter().flat_map(|record| &record.devices).map(|one| one.energy.len());
-    assert!(counted.sum::<usize>() > 10, "the counter is read several times in a second");
+    assert!(counted.sum::<usize>() >= 2, "the counter is read between samples, and at the end");
     let top = text(&output(&mut sandbox.apex(&["top", "--once", "--last", "60s", "s"]), 0).stdout);
     assert!(top.contains("GPU: ") && top.contains("of 700 W") && top.contains("host: program"), "{top}");
 }

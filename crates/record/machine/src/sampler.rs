@@ -29,8 +29,8 @@ pub trait Devices: Send {
 pub struct Options {
     /// The time from one sample to the next.
     pub every: Duration,
-    /// The time from one reading of the energy counter to the next; longer where a reading takes much
-    /// CPU time.
+    /// The time from one reading of the energy counter to the next; longer where a reading takes
+    /// long.
     pub every_energy: Duration,
     /// Before anything is read: a program that is over by then costs nothing.
     pub delay: Duration,
@@ -49,9 +49,12 @@ impl Default for Options {
     }
 }
 
-/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than a
-/// two-hundredth of a processor, and readings of energy between them no more than another one.
+/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than
+/// a two-hundredth of a processor, and readings of energy between them no more than another one.
 const PAUSE_BY_COST: u32 = 200;
+/// The least ratio of a pause to the time that a reading of energy took: the driver, which may have
+/// the program wait meanwhile, is busy with readings for no more than a hundredth of the time.
+const PAUSE_BY_TIME: u32 = 100;
 /// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -194,15 +197,19 @@ impl Counted {
     }
 
     fn read(&mut self, devices: &mut impl Devices) {
-        let began = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        let clocks = || (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
+        let (from_ns, began) = clocks();
         for device in 0..devices.list().len() {
             if let Some(millijoules) = devices.energy(device) {
                 self.readings.push((device, clock_ns(libc::CLOCK_MONOTONIC), millijoules));
             }
         }
-        let cost_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
+        let (to_ns, ended) = clocks();
+        let cost_ns = ended.saturating_sub(began);
         self.cost_ns += cost_ns;
-        self.left = self.every.max(Duration::from_nanos(cost_ns) * PAUSE_BY_COST);
+        let by_cost = Duration::from_nanos(cost_ns) * PAUSE_BY_COST;
+        let by_time = Duration::from_nanos(to_ns.saturating_sub(from_ns)) * PAUSE_BY_TIME;
+        self.left = self.every.max(by_cost).max(by_time);
     }
 
     /// Moves the readings into the records of their devices.

@@ -2,8 +2,8 @@
 //!
 //! The energy comes from the device's counter ([`apex_machine::energy`]), the windows from the
 //! profile. A counter that moves ten times a second says nothing about a kernel and little about a
-//! second. So each account has an interval, which holds whatever the power did, and an account whose
-//! interval is too wide has no joules: it is too short to say.
+//! second. So each account has an interval, which holds whatever the power did, and an account
+//! whose interval is too wide has no joules: it is too short to say.
 //!
 //! Invariants:
 //! * The joules of a device are of everything that ran on it, not of one program.

@@ -1,7 +1,7 @@
 //! What a program did for its energy, in units that it names.
 //!
-//! The name of an NVTX range may end in a number with a unit, such as `step [4096 tokens]`: each time
-//! that the range begins, the program does so much.
+//! The name of an NVTX range may end in a number with a unit, such as `step [4096 tokens]`: each
+//! time that the range begins, the program does so much.
 
 use crate::Estimate;
 use apex_profile::Profile;

@@ -110,8 +110,8 @@ impl Follower {
         }
     }
 
-    /// Takes a reading, and returns the call to make now, if any. The caller makes it before the next
-    /// reading.
+    /// Takes a reading, and returns the call to make now, if any. The caller makes it before the
+    /// next reading.
     pub fn follow(&mut self, now: &Reading) -> Option<Switch> {
         let last = self.last.replace(*now);
         self.is_foreign |= self.set.is_none() && !self.has_set && now.is_locked;
@@ -130,8 +130,8 @@ impl Follower {
         self.switch(now)
     }
 
-    /// The call that leaves the device as it was found: none where nothing was set, or where another
-    /// tool has set the clock since.
+    /// The call that leaves the device as it was found: none where nothing was set, or where
+    /// another tool has set the clock since.
     pub fn release(&self) -> Option<Switch> {
         (self.set.is_some() && !self.has_stopped()).then_some(Switch { to: None })
     }

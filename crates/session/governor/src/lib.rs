@@ -1,8 +1,9 @@
 //! Which clock a GPU should have, phase by phase.
 //!
-//! The caller measures [`Window`]s: how many steps of which phase the device did, in what time, with
-//! what energy, at which clock. A [`Governor`] says after each of them which clock to set. It knows
-//! no device: [`Switch`] does the calls, [`Follower`] makes windows of readings.
+//! The caller measures [`Window`]s: how many steps of which phase the device did, in what time,
+//! with what energy, at which clock. A [`Governor`] says after each of them which clock to set. It
+//! knows no device: a [`Follower`] makes windows of readings, and says which call to make
+//! ([`Switch`]).
 //!
 //! The rules:
 //! * A phase is a [`search`](Search) of its own. It begins at the device's own clock, lowers it in
@@ -11,8 +12,8 @@
 //! * A clock is kept only if its windows show less energy for a step, and no more slowdown than
 //!   allowed. Otherwise the part is halved.
 //! * Windows under heat, during a switch, or at another clock than was set say nothing about the
-//!   clock that was set: they are discarded. Windows under a power cap say what a *setting* comes to,
-//!   and nothing about a clock: they are compared, and nothing is predicted from them.
+//!   clock that was set: they are discarded. Windows under a power cap say what a *setting* comes
+//!   to, and nothing about a clock: they are compared, and nothing is predicted from them.
 //! * Phases that last less than ten times a switch share one clock.
 //! * Nothing is set during a collective. If another tool sets the clock, the governor stops, and
 //!   does not touch it.

@@ -9,8 +9,8 @@ const WINDOWS: u32 = 3;
 const LONGEST: f64 = 0.2;
 /// The first step down is at most this part.
 const FIRST: f64 = 0.07;
-/// The part of the allowed slowdown that a clock may take: the search itself takes some, and windows
-/// have noise.
+/// The part of the allowed slowdown that a clock may take: the search itself takes some, and
+/// windows have noise.
 const PART: f64 = 0.93;
 /// A clock is better if a step takes this part less energy.
 const BETTER: f64 = 0.003;
@@ -128,9 +128,9 @@ impl Search {
             && new.step_joules() < known.step_joules() * (1.0 - BETTER)
     }
 
-    /// The next clock to try: as low as the prediction allows, and no more than a fifth lower. Where a
-    /// lower clock was bad, half-way to it at most, and half-way if the prediction allows none: what is
-    /// predicted from that clock may be too pessimistic.
+    /// The next clock to try: as low as the prediction allows, and no more than a fifth lower.
+    /// Where a lower clock was bad, half-way to it at most, and half-way if the prediction allows
+    /// none: what is predicted from that clock may be too pessimistic.
     fn next(&self) -> Clock {
         let from = self.best.unwrap_or(self.settings.clocks.1);
         let allowed = self.legal(self.slowest_allowed(from));
@@ -145,8 +145,8 @@ impl Search {
         (has_room && (self.bound + 1..from).contains(&next)).then_some(next)
     }
 
-    /// The lowest clock that keeps the bound if the time of a step is `a + b / clock` between the two
-    /// lowest clocks that are known; without two, a little lower.
+    /// The lowest clock that keeps the bound if the time of a step is `a + b / clock` between the
+    /// two lowest clocks that are known; without two, a little lower.
     fn slowest_allowed(&self, from: u32) -> f64 {
         let allowed = self.own.step_seconds() * (1.0 + PART * self.settings.most_slowdown);
         let judged = self.at.values().chain([&self.own]).filter(|of| of.windows >= WINDOWS && of.capped == 0);

@@ -103,8 +103,8 @@ fn turns(workload: &Workload, own: &[(f64, f64)], of: impl Fn(usize) -> (f64, f6
     (sums[0] / sums[1], sums[2] / sums[3])
 }
 
-/// Seconds and joules for each step of the first phase while all phases take turns at a lock, on the
-/// warm device.
+/// Seconds and joules for each step of the first phase while all phases take turns at a lock, on
+/// the warm device.
 fn simulated(workload: &Workload, lock: Option<u32>, seconds: f64) -> (f64, f64) {
     let mut gpu = Gpu::new(workload.clone(), permitted(), 1);
     gpu.lock(lock).expect("a legal clock");
@@ -245,8 +245,8 @@ fn second_try(is_capped: bool) -> u32 {
 
 #[test]
 fn nothing_is_predicted_from_windows_under_a_power_cap() {
-    // Under a cap, that a step takes as long at a lower setting does not say that the clock is of no
-    // consequence.
+    // Under a cap, that a step takes as long at a lower setting does not say that the clock is of
+    // no consequence.
     assert!(second_try(true) >= 1700, "{}", second_try(true));
     assert!(second_try(false) < 1500, "{}", second_try(false));
 }
