@@ -1,18 +1,20 @@
 //! `apex ptx`: PTX in files.
 
+mod access;
 mod check;
 mod show;
 
 use crate::output::Color;
 use std::process::ExitCode;
 
-/// Examines PTX: which GPUs run it.
+/// Examines PTX: which GPUs run it, which memory it reads and writes.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex ptx check kernel.ptx --for sm_80,sm_90
   apex ptx check ./program --for sm_75 --json
+  apex ptx access kernel.ptx
 
-docs/universal.md has details.")]
+docs/universal.md and docs/access.md have details.")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -20,6 +22,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
+    Access(access::Args),
     Check(check::Args),
 }
 
@@ -29,6 +32,7 @@ enum Action {
 /// A file that cannot be read or holds no PTX that can be judged.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     match &args.action {
+        Action::Access(args) => access::execute(args, color),
         Action::Check(args) => check::execute(args, color),
     }
 }

@@ -1,4 +1,4 @@
-//! `apex ptx check`: what it says of files, and with which status.
+//! `apex ptx check` and `apex ptx access`: what they say of files, and with which status.
 
 use crate::common::{Sandbox, output, text};
 use serde_json::Value;
@@ -161,4 +161,53 @@ fn a_cubin_says_which_gpus_run_it() {
         let page = checked(&sandbox, &["k.cubin", "--for", "sm_80"], 1).replace("\n  ", " ");
         assert!(page.contains("machine code for sm_90 runs on GPUs of the same major"), "{page}");
     }
+/// A kernel whose sets are known, and one that gets its pointer from memory.
+const ACCESSES: &str = ".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry scale(.param .u64 to, .param .u64 from, .param .u32 n) {
+.reg .pred %p<2>; .reg .b32 %r<7>; .reg .b64 %q<6>;
+ld.param.u64 %q1, [to]; ld.param.u64 %q2, [from]; ld.param.u32 %r1, [n];
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+mad.lo.s32 %r5, %r2, %r3, %r4;
+setp.ge.s32 %p1, %r5, %r1;
+@%p1 bra $END;
+mul.wide.s32 %q3, %r5, 4;
+add.s64 %q4, %q2, %q3;
+ld.global.u32 %r6, [%q4];
+add.s64 %q5, %q1, %q3;
+st.global.u32 [%q5], %r6;
+$END: ret; }
+.visible .entry follow(.param .u64 list) {
+.reg .b64 %q<3>;
+ld.param.u64 %q1, [list];
+ld.global.u64 %q2, [%q1];
+st.global.u64 [%q2], %q1;
+ret; }
+";
+
+#[test]
+fn access_sets_are_told_and_barriers_explained() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("k.ptx"), ACCESSES).unwrap();
+    let run = |arguments: &[&str], status| {
+        output(&mut sandbox.apex(&[&["ptx", "access"], arguments].concat()), status)
+    };
+    let page = text(&run(&["k.ptx"], 1).stdout);
+    assert!(page.contains("4*n from to") && page.contains("8 from list"), "{page}");
+    assert!(page.contains("follow is a barrier: the address may come from memory"), "{page}");
+    let json: Value = serde_json::from_str(&text(&run(&["k.ptx", "--json"], 1).stdout)).unwrap();
+    assert_eq!(json["schema"], "apex.ptx-access/1");
+    assert_eq!(json["summary"], serde_json::json!({"kernels": 2, "barriers": 1}));
+    let scale = &json["images"][0]["kernels"][0];
+    assert_eq!((&scale["barrier"], &scale["memory"][0]["writes"]), (&Value::Null, &Value::Bool(true)));
+    assert_eq!(scale["memory"][1]["ranges"][0]["start"], "from");
+    assert_eq!(json["images"][0]["kernels"][1]["barrier"]["reason"], "loaded");
+    let known = ACCESSES.split(".visible .entry follow").next().unwrap();
+    std::fs::write(sandbox.path("known.ptx"), known).unwrap();
+    run(&["known.ptx"], 0);
+    run(&[], 2);
+    std::fs::write(sandbox.path("empty.ptx"), ".version 8.0\n.target sm_80\n.address_size 64\n").unwrap();
+    let empty = run(&["empty.ptx"], 125);
+    assert!(text(&empty.stderr).contains("holds no PTX of a kernel"), "{}", text(&empty.stderr));
 }

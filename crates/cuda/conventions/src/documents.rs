@@ -57,6 +57,7 @@ pub const PREDICT: Document = document("predict", 1, "`apex predict --json`");
 pub const PREDICTION: Document =
     document("prediction", 1, "a line of `apex predict --json -`").without_writer();
 pub const PTX_CHECK: Document = document("ptx-check", 1, "`apex ptx check --json`");
+pub const PTX_ACCESS: Document = document("ptx-access", 1, "`apex ptx access --json`");
 pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
 pub const CHECK: Document = document("check", 1, "`apex check --json`");
 pub const FIGURES: Document = document("figures", 1, "`apex check --figures`");
@@ -99,6 +100,7 @@ pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --js
 
 /// Every document.
 pub const ALL: [Document; 38] = [
+pub const ALL: [Document; 36] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -106,6 +108,7 @@ pub const ALL: [Document; 38] = [
     PREDICT,
     PREDICTION,
     PTX_CHECK,
+    PTX_ACCESS,
     DIFF,
     CHECK,
     FIGURES,

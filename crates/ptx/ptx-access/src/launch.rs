@@ -1,17 +1,7 @@
 //! Access sets of one launch.
 
-use cuda_launch::LaunchConfig;
-
+use crate::given::Given;
 use crate::sets::{Base, Memory, Use};
-
-/// What is known about a launch.
-#[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
-    /// Grid and block.
-    pub config: LaunchConfig,
-    /// The parameters as the kernel gets them.
-    pub parameters: &'a [u8],
-}
 
 /// Where accesses of a launch lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +12,6 @@ pub enum Extent {
     Allocation(u64),
     /// In a variable of the module.
     Variable(String),
-}
-
-impl Given<'_> {
-    /// A number of 1 to 8 bytes in the parameters.
-    pub(crate) fn word(&self, offset: u32, bytes: u8) -> Option<u64> {
-        let (start, bytes) = (offset as usize, usize::from(bytes));
-        let found = self.parameters.get(start..start.checked_add(bytes)?)?;
-        let mut word = [0; 8];
-        word.get_mut(..bytes)?.copy_from_slice(found);
-        Some(u64::from_le_bytes(word))
-    }
 }
 
 impl Memory {

@@ -37,6 +37,7 @@
 //!    instructions.
 
 mod barrier;
+mod given;
 mod launch;
 mod origin;
 mod range;
@@ -44,7 +45,8 @@ mod sets;
 mod text;
 
 pub use barrier::{Barrier, Reason};
-pub use launch::{Extent, Given};
+pub use given::Given;
+pub use launch::Extent;
 pub use range::Range;
 pub use sets::{Base, Memory, Parameter, Sets, Use};
 

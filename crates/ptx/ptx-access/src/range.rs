@@ -4,7 +4,7 @@ use apex_reshape::AccessRange;
 use launch_condition::{Product, Sum, Term};
 
 use crate::Fault;
-use crate::launch::Given;
+use crate::given::Given;
 
 /// Bytes that an instruction may access.
 #[derive(Clone, Debug, PartialEq, Eq)]

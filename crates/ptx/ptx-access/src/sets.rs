@@ -74,7 +74,7 @@ pub struct Memory {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name in the PTX.
+    /// Its name in the PTX; `param_0` where the compiler has put the kernel's name before it.
     pub name: String,
     /// Bytes from the beginning of the parameter space.
     pub offset: u32,
@@ -107,8 +107,9 @@ impl Sets {
         let body = Names::new(module).body(function);
         let operations = Operations::of(&body);
         let offsets = offsets(&body);
-        let parameters: Vec<Parameter> = (function.params.iter().zip(&offsets))
-            .map(|(variable, offset)| Parameter { name: variable.name.to_string(), offset: *offset })
+        let parameters = function.params.iter().zip(&offsets);
+        let parameters: Vec<Parameter> = parameters
+            .map(|(variable, offset)| Parameter { name: short(&variable.name, kernel), offset: *offset })
             .collect();
         let unknown = |parameters| Sets { parameters, barrier: Some(malformed()), memory: Vec::new() };
         let undeclared = body.registers.iter().any(|register| register.declaration.is_none());
@@ -133,6 +134,12 @@ impl Sets {
     pub fn is_known(&self) -> bool {
         self.barrier.is_none()
     }
+}
+
+/// The name of a parameter without that of its kernel.
+fn short(name: &str, kernel: &str) -> String {
+    let rest = name.strip_prefix(kernel).and_then(|rest| rest.strip_prefix('_'));
+    rest.filter(|rest| rest.starts_with("param_")).unwrap_or(name).to_owned()
 }
 
 fn malformed() -> Barrier {

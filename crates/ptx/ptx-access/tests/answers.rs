@@ -85,6 +85,14 @@ fn a_barrier_names_its_instruction() {
 }
 
 #[test]
+fn parameters_that_are_named_after_their_kernel_have_short_names() {
+    let source = LOOKUP.replace("to]", "lookup_param_0]").replace(".u64 to", ".u64 lookup_param_0");
+    let sets = sets(&source);
+    assert_eq!(sets.name(&sets.memory[0].base), "param_0");
+    assert_eq!(sets.parameters[2].name, "n");
+}
+
+#[test]
 fn formulas_are_in_the_order_of_the_field() {
     let sets = sets(LOOKUP);
     let term = |offset| Term::Parameter { offset, bytes: 8, signed: false };

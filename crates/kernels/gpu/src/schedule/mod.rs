@@ -216,7 +216,7 @@ impl Scheduler {
             uses.push(Use { bytes, access });
         }
         self.kept.keeps_code(prepared.function());
-        self.add(Work::Kernel(prepared), &uses);
+        self.add(Work::Kernel(Box::new(prepared)), &uses);
         Ok(())
     }
 

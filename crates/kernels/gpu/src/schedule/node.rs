@@ -21,7 +21,7 @@ pub(super) struct Place {
 
 /// A piece of work.
 pub(super) enum Work {
-    Kernel(Prepared),
+    Kernel(Box<Prepared>),
     Copy { to: Place, from: Place },
     Clear(Place),
 }
