@@ -161,6 +161,8 @@ fn a_cubin_says_which_gpus_run_it() {
         let page = checked(&sandbox, &["k.cubin", "--for", "sm_80"], 1).replace("\n  ", " ");
         assert!(page.contains("machine code for sm_90 runs on GPUs of the same major"), "{page}");
     }
+}
+
 /// A kernel whose sets are known, and one that gets its pointer from memory.
 const ACCESSES: &str = ".version 8.0
 .target sm_80

@@ -99,8 +99,7 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 38] = [
-pub const ALL: [Document; 36] = [
+pub const ALL: [Document; 39] = [
     REPORT,
     PAGE,
     ADVISE,
