@@ -10,20 +10,20 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Machine {
     devices: Vec<Device>,
-    /// What labels of devices are: `GPU` (CUDA ordinals or UUIDs), or `rank`.
+    /// Kind of the devices' labels: `GPU` (CUDA ordinals or UUIDs), or `rank`.
     device_heading: &'static str,
     host: Option<Host>,
     processes: Vec<Process>,
     processes_left_out: usize,
     recorder: Recorder,
-    /// What it did meanwhile.
+    /// Its state meanwhile.
     over_time: Option<MachineOverTime>,
 }
 
 #[derive(Debug, Serialize)]
 struct Device {
     name: String,
-    /// What tells it from the others: see `device_heading`.
+    /// Label among the others: see `device_heading`.
     label: String,
     uuid: String,
     /// Ordinal by which the program calls it; `null` if processes call it differently.
@@ -38,7 +38,7 @@ struct Device {
     max_threads_per_block: Option<u32>,
     /// With the kernel's consent.
     max_shared_bytes_per_block: Option<u32>,
-    /// What it does at most; `null` where its clocks are not known.
+    /// Its peaks; `null` where its clocks are not known.
     roofs: Option<Roofs>,
 }
 
@@ -77,7 +77,7 @@ struct Process {
     ended: bool,
 }
 
-/// What recording cost, and what it missed.
+/// Cost of recording, and what it missed.
 #[derive(Debug, Serialize)]
 struct Recorder {
     records: u64,
