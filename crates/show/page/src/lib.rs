@@ -52,7 +52,7 @@ pub fn json(source: &Source<'_>) -> String {
     bounded(source, Limits::served(), |json| json)
 }
 
-/// What is answered about the kernel of an identifier in another configuration, as JSON.
+/// Returns the answer about the kernel of an identifier in another configuration, as JSON.
 pub fn what_if(kernel: &str, explored: &Explored) -> String {
     document::json(documents::WHAT_IF, &document::Answer::of(kernel, explored))
 }

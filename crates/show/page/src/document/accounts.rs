@@ -13,7 +13,7 @@ const PARTS_OF_ONE: f64 = 10_000.0;
 pub struct Job {
     /// `step`, `span`, or the name of the phase: what the times are of.
     of: &'static str,
-    /// What the times are divided by: steps of all devices.
+    /// Divisor of the times: steps of all devices.
     steps: Option<f64>,
     span_ns: f64,
     entries: Vec<Entry>,
@@ -77,7 +77,7 @@ struct PhaseAccounts {
     accounts: Vec<Entry>,
 }
 
-/// What each part of the span was spent on.
+/// Account of each part of the span.
 #[derive(Debug, Serialize)]
 struct SharesOverTime {
     part_ns: f64,
@@ -97,7 +97,7 @@ struct LongGap {
     /// After the session's start.
     start_ns: f64,
     duration_ns: Figure,
-    /// What the host did meanwhile for most of it.
+    /// The host's activity meanwhile for most of it.
     cause: Option<IdleCause>,
     before: Option<String>,
     after: Option<String>,

@@ -36,12 +36,12 @@ struct Card {
     kernels_left_out: usize,
 }
 
-/// What a change saves.
+/// Saving of a change.
 #[derive(Debug, Serialize)]
 struct Saved {
     of_job: Option<Figure>,
     time_ns: Option<Figure>,
-    /// How many times as fast the job would be.
+    /// Speedup of the job.
     faster: Option<f64>,
     unknown_because: Option<String>,
 }
@@ -53,9 +53,9 @@ struct Value {
     unit: Unit,
     /// Where it should go.
     goal: Option<f64>,
-    /// Which way that is: `increase` or `decrease`.
+    /// Direction of the goal: `increase` or `decrease`.
     direction: Option<&'static str>,
-    /// What it is compared with, where that is no goal.
+    /// Value that it is compared with, where that is no goal.
     compared: Option<String>,
 }
 

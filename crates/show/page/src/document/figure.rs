@@ -39,7 +39,7 @@ impl Figure {
     }
 }
 
-/// How durations spread: measured.
+/// Spread of durations: measured.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     count: u64,
@@ -76,7 +76,7 @@ pub fn text(foreign: &str, most: usize) -> String {
     shown
 }
 
-/// What a printable character takes in JSON without `<`.
+/// Bytes of a printable character in JSON without `<`.
 fn bytes_in_page(c: char) -> usize {
     match c {
         '<' => "\\u003c".len(),

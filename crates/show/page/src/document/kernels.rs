@@ -24,7 +24,7 @@ pub struct Kernels {
     left_out: LeftOut,
     /// GPU time of all of them; `null` where nothing was timed.
     gpu_time_ns: Option<Figure>,
-    /// Of each device for which nothing is predicted, why not.
+    /// Reason of each device for which nothing is predicted.
     unpredicted: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ struct LeftOut {
 struct Kernel {
     /// Index into the profile's kernels.
     kernel: usize,
-    /// What tells it from the others for as long as the session lasts.
+    /// Identity for as long as the session lasts.
     id: String,
     name: String,
     short_name: String,
@@ -79,11 +79,11 @@ struct Kernel {
 #[derive(Debug, Serialize)]
 struct LaunchedFrom {
     place: String,
-    /// Of the launches whose place was read; `null` where none was sampled.
+    /// Figure of the launches whose place was read; `null` where none was sampled.
     share: Option<f64>,
 }
 
-/// What the models say, and what was measured of the same.
+/// The models' prediction, and what was measured of the same.
 #[derive(Debug, Serialize)]
 struct Predicted {
     /// `null` where it was measured and it is not known what a launch executes.
@@ -92,16 +92,16 @@ struct Predicted {
     sm_utilisation: Interval,
     measured_ns: Option<Figure>,
     measured_over_predicted: Option<f64>,
-    /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
+    /// Source of the prediction: `launch`, `kernel`, `code` or `work`.
     basis: String,
     /// Features outside of what the models were trained on.
     unfamiliar: Vec<String>,
     bound: Option<Bounded>,
-    /// What a launch executes.
+    /// Work of a launch.
     work: Option<Work>,
 }
 
-/// What bounds the kernel.
+/// Bound of the kernel.
 #[derive(Debug, Serialize)]
 struct Bounded {
     by: BoundBy,
@@ -126,7 +126,7 @@ impl Interval {
     }
 }
 
-/// What the CPU device counted.
+/// Counts of the CPU device.
 #[derive(Debug, Serialize)]
 struct Counted {
     launches: u64,
@@ -156,7 +156,7 @@ struct Spot {
     events: u64,
     /// Sectors, wavefronts or branches.
     total: u64,
-    /// How many of them are excess, or divergent.
+    /// Number of them that are excess, or divergent.
     excess: u64,
 }
 
@@ -205,7 +205,7 @@ fn own_ns(kernel: &apex_profile::Kernel) -> Option<f64> {
     own(kernel).map(|gpu| gpu.total_ns.value)
 }
 
-/// When each kernel is launched, over all devices.
+/// Launch times of each kernel, over all devices.
 fn over_time(profile: &Profile) -> BTreeMap<usize, Vec<u64>> {
     let mut sums: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for launches in profile.activities.iter().flat_map(|activity| &activity.launches_over_time) {

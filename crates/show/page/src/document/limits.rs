@@ -57,7 +57,7 @@ impl Limits {
         Self { kernels_with_lines: 0, ..Self::default() }
     }
 
-    /// How much is shown of the lines of a kernel.
+    /// Limits on what is shown of the lines of a kernel.
     pub(super) fn lines(&self) -> Extent {
         Extent { lines: self.lines, context: 2 }
     }

@@ -15,7 +15,7 @@ const CODE: usize = 240;
 /// What a tab is shown as: to the page it is no printable character.
 const TAB: &str = "    ";
 
-/// How much of a kernel's lines is shown.
+/// Limits on what is shown of a kernel's lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Counted lines: those that execute most instructions, and of each fault the worst.
@@ -25,7 +25,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// What a server answers: all lines that a session has of a kernel.
+    /// Extent of a server's answer: all lines that a session has of a kernel.
     pub const SERVED: Self = Self { lines: usize::MAX, context: 6 };
 }
 
@@ -50,7 +50,7 @@ pub struct LinesOfKernel {
 struct CodeFile {
     /// As the line table names it; empty for the kernel's PTX.
     name: String,
-    /// Why there is no code beside its lines, or not beside all of them; `null` where there is.
+    /// Reason for which some of its lines have no code beside them; `null` where all have.
     no_text: Option<String>,
     rows: Vec<CodeLine>,
 }
@@ -61,9 +61,9 @@ struct CodeLine {
     line: u32,
     /// The code; `null` where the session does not have it.
     text: Option<String>,
-    /// What it did; `null` for a line that stands beside one that was counted.
+    /// Its counts; `null` for a line that stands beside one that was counted.
     counts: Option<LineCounts>,
-    /// What is bad there: `uncoalesced`, `bank_conflict`, `divergence`.
+    /// Faults there: `uncoalesced`, `bank_conflict`, `divergence`.
     faults: Vec<&'static str>,
 }
 

@@ -14,13 +14,13 @@ const SENTENCE: usize = 2_000;
 #[derive(Debug, Serialize)]
 pub struct Machine {
     devices: Vec<Device>,
-    /// What labels of devices are: `GPU` (CUDA ordinals or UUIDs), or `rank`.
+    /// Kind of the devices' labels: `GPU` (CUDA ordinals or UUIDs), or `rank`.
     device_heading: &'static str,
     host: Option<Host>,
     processes: Vec<Process>,
     processes_left_out: usize,
     recorder: Recorder,
-    /// What it did meanwhile.
+    /// Its state meanwhile.
     over_time: Option<MachineOverTime>,
     /// The energy that the program's devices took, in words.
     energy: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Machine {
 #[derive(Debug, Serialize)]
 struct Device {
     name: String,
-    /// What tells it from the others: see `device_heading`.
+    /// Label among the others: see `device_heading`.
     label: String,
     uuid: String,
     /// Ordinal by which the program calls it; `null` if processes call it differently.
@@ -44,7 +44,7 @@ struct Device {
     max_threads_per_block: Option<u32>,
     /// With the kernel's consent.
     max_shared_bytes_per_block: Option<u32>,
-    /// What it does at most; `null` where its clocks are not known.
+    /// Its peaks; `null` where its clocks are not known.
     roofs: Option<Roofs>,
 }
 
@@ -83,7 +83,7 @@ struct Process {
     ended: bool,
 }
 
-/// What recording cost, and what it missed.
+/// Cost of recording, and what it missed.
 #[derive(Debug, Serialize)]
 struct Recorder {
     records: u64,

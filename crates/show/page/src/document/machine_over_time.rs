@@ -10,7 +10,7 @@ const DEVICES: usize = 16;
 /// Least parts of the time that a device's series have.
 const LEAST_PARTS: usize = 20;
 
-/// What the machine did, with everything that ran on it; measured.
+/// State of the machine, with everything that ran on it; measured.
 #[derive(Debug, Serialize)]
 pub struct MachineOverTime {
     /// Begin of the first part, nanoseconds since the session's start.
@@ -45,7 +45,7 @@ struct MachineSeries {
     least: f64,
     mean: f64,
     most: f64,
-    /// Of each part; `null` where it was not read.
+    /// Reading in each part; `null` where there is none.
     means: Vec<Option<f64>>,
     /// Least and most of each part, where parts are made of several samples.
     leasts: Option<Vec<Option<f64>>>,

@@ -10,7 +10,7 @@ const CALLS: usize = 60;
 /// Streams that are listed.
 const STREAMS: usize = 100;
 
-/// What was allocated, copied and called.
+/// Allocations, copies and calls.
 #[derive(Debug, Serialize)]
 pub struct MemoryUse<'a> {
     /// By kind, as in the report's JSON.
@@ -24,7 +24,7 @@ pub struct MemoryUse<'a> {
     streams_left_out: usize,
 }
 
-/// What a process had allocated over time; bytes are measured.
+/// Allocated memory of a process over time; bytes are measured.
 #[derive(Debug, Serialize)]
 struct MemoryOverTime<'a> {
     pid: u32,
@@ -50,7 +50,7 @@ struct MemoryOverTime<'a> {
 struct Place<'a> {
     name: String,
     peak_bytes: u64,
-    /// Of `most`.
+    /// Its part of `most`.
     bytes: &'a [u64],
 }
 

@@ -34,36 +34,36 @@ const SENTENCE: usize = 1_000;
 /// Sentences of each sort.
 const SENTENCES: usize = 50;
 
-/// What a page is made of.
+/// Content of a page.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {
     /// Folder of the session, as text.
     pub session: &'a str,
-    /// What was run.
+    /// The program's run.
     pub meta: Option<&'a Meta>,
     /// The run, or the window and the ranks of it that are shown.
     pub whole: &'a Profile,
-    /// Of that the phase that is judged.
+    /// Phase of it that is judged.
     pub job: &'a Profile,
-    /// Of that the kernels that are shown.
+    /// Kernels of it that are shown.
     pub selected: &'a Profile,
-    /// Which phase `job` is of; `None` for all.
+    /// Phase of `job`; `None` for all.
     pub phase: Option<PhaseKind>,
     /// Steps that `job` holds, of all devices; `None` where there are none.
     pub steps: Option<f64>,
     /// The iterations of the steady state, where `job` is that.
     pub iterations: Option<&'a Iterations>,
-    /// What the rules say.
+    /// Advice of the rules.
     pub advice: &'a Advice,
     /// The verdict, a sentence each.
     pub verdict: Vec<String>,
-    /// What else a report says in words: filters, what was checked, circumstances.
+    /// Further sentences of a report: filters, what was checked, circumstances.
     pub notes: Vec<String>,
-    /// What `--fast` gained, in words.
+    /// Gain of `--fast`, in words.
     pub fast: Vec<String>,
-    /// What the machine did in the time of `whole`.
+    /// State of the machine in the time of `whole`.
     pub machine: &'a Machine,
-    /// When the session's time begins, on the clock of `machine`.
+    /// Beginning of the session's time, on the clock of `machine`.
     pub origin_ns: u64,
     /// Kernels of `selected` with the block sizes that were tried; empty where a server answers for
     /// any.
@@ -92,7 +92,7 @@ pub struct Document<'a> {
     machine: machine::Machine,
 }
 
-/// What was run, and how it ended.
+/// The program's run, and its end.
 #[derive(Debug, Serialize)]
 struct Session {
     name: String,
@@ -102,9 +102,9 @@ struct Session {
     started_ns: Option<u64>,
     wall_ns: f64,
     on_cpu_device: bool,
-    /// Which kernels were timed: `off`, `sampled`, `all`.
+    /// Kernels that were timed: `off`, `sampled`, `all`.
     timing: Option<String>,
-    /// How the program ended; `null` while it runs, or where that is not known.
+    /// End of the program; `null` while it runs, or where that is not known.
     exit: Option<Exit>,
     problems: Vec<String>,
 }
@@ -121,7 +121,7 @@ struct Key {
     /// Share of the host's time that recording took.
     overhead_share: Option<Figure>,
     lost_records: u64,
-    /// How long a step takes, on average.
+    /// Duration of a step, on average.
     step_ns: Option<Figure>,
     /// Intervals from the first launch of a step to that of the next.
     step: Option<figure::Spread>,
@@ -130,7 +130,7 @@ struct Key {
 }
 
 impl<'a> Source<'a> {
-    /// What is shown of a session that has this name on the page.
+    /// Makes the document of a session that has this name on the page.
     pub fn of(session: &'a str, loaded: &'a Loaded, shown: &'a Shown<'_>, advice: &'a Advice) -> Self {
         Self {
             session,
@@ -157,7 +157,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What was selected, what was checked, and how the rest is shown.
+/// Sentences on what was selected, what was checked, and how the rest is shown.
 fn notes(shown: &Shown<'_>, advice: &Advice, phases: &str) -> Vec<String> {
     shown.described().into_iter().chain(shown.notes(advice, phases)).collect()
 }

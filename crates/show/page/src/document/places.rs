@@ -14,10 +14,10 @@ const FRAMES: usize = 100;
 /// Bytes of a frame or of a file.
 const FRAME: usize = 160;
 
-/// What is launched from where.
+/// Launches by the place in the program.
 #[derive(Debug, Serialize)]
 pub struct Places {
-    /// What all call stacks have in common: the program.
+    /// Frame that all call stacks have in common: the program.
     root: Node,
     /// Call stacks that were read on sampled launches.
     samples: u64,
@@ -51,7 +51,7 @@ struct IdleNode {
     children: Vec<IdleNode>,
 }
 
-/// What is launched from a place.
+/// Launches from a place.
 #[derive(Debug, Serialize)]
 struct Site {
     place: String,

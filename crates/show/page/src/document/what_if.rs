@@ -17,21 +17,21 @@ pub struct WhatIf {
     registers: Option<u32>,
     /// Computed; `null` where the launch cannot run, or something is not known.
     geometry: Option<Geometry>,
-    /// Why the launch cannot run.
+    /// Reason for which the launch cannot run.
     impossible: Option<String>,
     prediction: Option<Expected>,
-    /// Why nothing is predicted of a launch that can run.
+    /// Reason for which nothing is predicted of a launch that can run.
     unpredicted: Option<String>,
 }
 
-/// What the models say of it.
+/// The models' prediction of it.
 #[derive(Debug, Serialize)]
 struct Expected {
     /// `null` where it was measured and it is not known what a launch executes.
     duration_ns: Option<Interval>,
     achieved_occupancy: Interval,
     sm_utilisation: Interval,
-    /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
+    /// Source of the prediction: `launch`, `kernel`, `code` or `work`.
     basis: String,
     /// How the duration is known that the change starts from; `null` where nothing is changed.
     from: Option<Provenance>,

@@ -26,7 +26,7 @@ export interface Document {
   machine: Machine;
 }
 
-/** What was run, and how it ended. */
+/** The program's run, and its end. */
 export interface Session {
   name: string;
   command: string | null;
@@ -35,9 +35,9 @@ export interface Session {
   started_ns: number | null;
   wall_ns: number;
   on_cpu_device: boolean;
-  /** Which kernels were timed: `off`, `sampled`, `all`. */
+  /** Kernels that were timed: `off`, `sampled`, `all`. */
   timing: string | null;
-  /** How the program ended; `null` while it runs, or where that is not known. */
+  /** End of the program; `null` while it runs, or where that is not known. */
   exit: Exit | null;
   problems: string[];
 }
@@ -53,7 +53,7 @@ export interface Key {
   /** Share of the host's time that recording took. */
   overhead_share: Figure | null;
   lost_records: number;
-  /** How long a step takes, on average. */
+  /** Duration of a step, on average. */
   step_ns: Figure | null;
   /** Intervals from the first launch of a step to that of the next. */
   step: Spread | null;
@@ -65,7 +65,7 @@ export interface Key {
 export interface Job {
   /** `step`, `span`, or the name of the phase: what the times are of. */
   of: string;
-  /** What the times are divided by: steps of all devices. */
+  /** Divisor of the times: steps of all devices. */
   steps: number | null;
   span_ns: number;
   entries: Entry[];
@@ -93,7 +93,7 @@ export interface Kernels {
   left_out: LeftOut;
   /** GPU time of all of them; `null` where nothing was timed. */
   gpu_time_ns: Figure | null;
-  /** Of each device for which nothing is predicted, why not. */
+  /** Reason of each device for which nothing is predicted. */
   unpredicted: string[];
 }
 
@@ -119,9 +119,9 @@ export interface LinesOfKernel {
   files: CodeFile[];
 }
 
-/** What is launched from where. */
+/** Launches by the place in the program. */
 export interface Places {
-  /** What all call stacks have in common: the program. */
+  /** Frame that all call stacks have in common: the program. */
   root: Node;
   /** Call stacks that were read on sampled launches. */
   samples: number;
@@ -138,7 +138,7 @@ export interface Ranges {
   left_out: number;
 }
 
-/** What was allocated, copied and called. */
+/** Allocations, copies and calls. */
 export interface MemoryUse {
   /** By kind, as in the report's JSON. */
   kinds: Memory[];
@@ -154,13 +154,13 @@ export interface MemoryUse {
 /** Where it ran. */
 export interface Machine {
   devices: Device[];
-  /** What labels of devices are: `GPU` (CUDA ordinals or UUIDs), or `rank`. */
+  /** Kind of the devices' labels: `GPU` (CUDA ordinals or UUIDs), or `rank`. */
   device_heading: string;
   host: Host | null;
   processes: Process[];
   processes_left_out: number;
   recorder: Recorder;
-  /** What it did meanwhile. */
+  /** Its state meanwhile. */
   over_time: MachineOverTime | null;
   /** The energy that the program's devices took, in words. */
   energy: string[];
@@ -184,7 +184,7 @@ export interface Figure {
   high?: number;
 }
 
-/** How durations spread: measured. */
+/** Spread of durations: measured. */
 export interface Spread {
   count: number;
   total_ns: number;
@@ -252,7 +252,7 @@ export interface Unjudged {
 export interface Kernel {
   /** Index into the profile's kernels. */
   kernel: number;
-  /** What tells it from the others for as long as the session lasts. */
+  /** Identity for as long as the session lasts. */
   id: string;
   name: string;
   short_name: string;
@@ -307,10 +307,10 @@ export interface WhatIf {
   registers: number | null;
   /** Computed; `null` where the launch cannot run, or something is not known. */
   geometry: Geometry | null;
-  /** Why the launch cannot run. */
+  /** Reason for which the launch cannot run. */
   impossible: string | null;
   prediction: Expected | null;
-  /** Why nothing is predicted of a launch that can run. */
+  /** Reason for which nothing is predicted of a launch that can run. */
   unpredicted: string | null;
 }
 
@@ -318,7 +318,7 @@ export interface WhatIf {
 export interface CodeFile {
   /** As the line table names it; empty for the kernel's PTX. */
   name: string;
-  /** Why there is no code beside its lines, or not beside all of them; `null` where there is. */
+  /** Reason for which some of its lines have no code beside them; `null` where all have. */
   no_text: string | null;
   rows: CodeLine[];
 }
@@ -333,7 +333,7 @@ export interface Node {
   children?: Node[];
 }
 
-/** What is launched from a place. */
+/** Launches from a place. */
 export interface Site {
   place: string;
   file: string | null;
@@ -388,7 +388,7 @@ export interface Memory {
   cpu_ns: number;
 }
 
-/** What a process had allocated over time; bytes are measured. */
+/** Allocated memory of a process over time; bytes are measured. */
 export interface MemoryOverTime {
   pid: number;
   rank: number | null;
@@ -439,7 +439,7 @@ export interface Stream {
 
 export interface Device {
   name: string;
-  /** What tells it from the others: see `device_heading`. */
+  /** Label among the others: see `device_heading`. */
   label: string;
   uuid: string;
   /** Ordinal by which the program calls it; `null` if processes call it differently. */
@@ -454,7 +454,7 @@ export interface Device {
   max_threads_per_block: number | null;
   /** With the kernel's consent. */
   max_shared_bytes_per_block: number | null;
-  /** What it does at most; `null` where its clocks are not known. */
+  /** Its peaks; `null` where its clocks are not known. */
   roofs: Roofs | null;
 }
 
@@ -476,7 +476,7 @@ export interface Process {
   ended: boolean;
 }
 
-/** What recording cost, and what it missed. */
+/** Cost of recording, and what it missed. */
 export interface Recorder {
   records: number;
   timings: number;
@@ -486,7 +486,7 @@ export interface Recorder {
   overwritten: number;
 }
 
-/** What the machine did, with everything that ran on it; measured. */
+/** State of the machine, with everything that ran on it; measured. */
 export interface MachineOverTime {
   /** Begin of the first part, nanoseconds since the session's start. */
   from_ns: number;
@@ -525,7 +525,7 @@ export interface Steps {
   duration: Spread;
 }
 
-/** What each part of the span was spent on. */
+/** Account of each part of the span. */
 export interface SharesOverTime {
   part_ns: number;
   lines: Line[];
@@ -536,7 +536,7 @@ export interface LongGap {
   /** After the session's start. */
   start_ns: number;
   duration_ns: Figure;
-  /** What the host did meanwhile for most of it. */
+  /** The host's activity meanwhile for most of it. */
   cause: IdleCause | null;
   before: string | null;
   after: string | null;
@@ -548,11 +548,11 @@ export type Severity = 'info' | 'low' | 'medium' | 'high';
 /** A step on a scale of three. */
 export type Level = 'low' | 'medium' | 'high';
 
-/** What a change saves. */
+/** Saving of a change. */
 export interface Saved {
   of_job: Figure | null;
   time_ns: Figure | null;
-  /** How many times as fast the job would be. */
+  /** Speedup of the job. */
   faster: number | null;
   unknown_because: string | null;
 }
@@ -563,9 +563,9 @@ export interface Value {
   unit: Unit;
   /** Where it should go. */
   goal: number | null;
-  /** Which way that is: `increase` or `decrease`. */
+  /** Direction of the goal: `increase` or `decrease`. */
   direction: string | null;
-  /** What it is compared with, where that is no goal. */
+  /** Value that it is compared with, where that is no goal. */
   compared: string | null;
 }
 
@@ -608,11 +608,11 @@ export interface Geometry {
 /** A place that launches it. */
 export interface LaunchedFrom {
   place: string;
-  /** Of the launches whose place was read; `null` where none was sampled. */
+  /** Figure of the launches whose place was read; `null` where none was sampled. */
   share: number | null;
 }
 
-/** What the models say, and what was measured of the same. */
+/** The models' prediction, and what was measured of the same. */
 export interface Predicted {
   /** `null` where it was measured and it is not known what a launch executes. */
   duration_ns: Interval | null;
@@ -620,16 +620,16 @@ export interface Predicted {
   sm_utilisation: Interval;
   measured_ns: Figure | null;
   measured_over_predicted: number | null;
-  /** What the prediction was made from: `launch`, `kernel`, `code` or `work`. */
+  /** Source of the prediction: `launch`, `kernel`, `code` or `work`. */
   basis: string;
   /** Features outside of what the models were trained on. */
   unfamiliar: string[];
   bound: Bounded | null;
-  /** What a launch executes. */
+  /** Work of a launch. */
   work: Work | null;
 }
 
-/** What the CPU device counted. */
+/** Counts of the CPU device. */
 export interface Counted {
   launches: number;
   warp_instructions: number;
@@ -645,13 +645,13 @@ export interface Counted {
   hotspots: Spot[];
 }
 
-/** What the models say of it. */
+/** The models' prediction of it. */
 export interface Expected {
   /** `null` where it was measured and it is not known what a launch executes. */
   duration_ns: Interval | null;
   achieved_occupancy: Interval;
   sm_utilisation: Interval;
-  /** What the prediction was made from: `launch`, `kernel`, `code` or `work`. */
+  /** Source of the prediction: `launch`, `kernel`, `code` or `work`. */
   basis: string;
   /** How the duration is known that the change starts from; `null` where nothing is changed. */
   from: Provenance | null;
@@ -665,9 +665,9 @@ export interface CodeLine {
   line: number;
   /** The code; `null` where the session does not have it. */
   text: string | null;
-  /** What it did; `null` for a line that stands beside one that was counted. */
+  /** Its counts; `null` for a line that stands beside one that was counted. */
   counts: LineCounts | null;
-  /** What is bad there: `uncoalesced`, `bank_conflict`, `divergence`. */
+  /** Faults there: `uncoalesced`, `bank_conflict`, `divergence`. */
   faults: string[];
 }
 
@@ -685,7 +685,7 @@ export interface IdleNode {
 export interface Place {
   name: string;
   peak_bytes: number;
-  /** Of `most`. */
+  /** Its part of `most`. */
   bytes: number[];
 }
 
@@ -715,7 +715,7 @@ export interface MachineSeries {
   least: number;
   mean: number;
   most: number;
-  /** Of each part; `null` where it was not read. */
+  /** Reading in each part; `null` where there is none. */
   means: (number | null)[];
   /** Least and most of each part, where parts are made of several samples. */
   leasts: (number | null)[] | null;
@@ -744,7 +744,7 @@ export interface Interval {
   high: number;
 }
 
-/** What bounds the kernel. */
+/** Bound of the kernel. */
 export interface Bounded {
   by: BoundBy;
   /** The part of the device that takes longest. */
@@ -778,7 +778,7 @@ export interface Spot {
   events: number;
   /** Sectors, wavefronts or branches. */
   total: number;
-  /** How many of them are excess, or divergent. */
+  /** Number of them that are excess, or divergent. */
   excess: number;
 }
 
