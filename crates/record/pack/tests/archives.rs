@@ -113,7 +113,8 @@ fn links_devices_and_paths_that_leave_the_folder_are_refused_by_name() {
         let said = refusal(&at);
         let (path, size) = (entry.1, fs::metadata(&at).unwrap().len());
         assert!(said.contains(why) && said.contains(path), "{said}");
-        assert!(said.contains("a.tar.gz") && said.ends_with(&format!("near byte {size}")), "{said}");
+        let place = said.rsplit("near byte ").next().and_then(|place| place.parse::<u64>().ok());
+        assert!(said.contains("a.tar.gz") && place.is_some_and(|place| (1..size).contains(&place)), "{said}");
     }
     assert!(!dir.path().join("7-1.rec").exists());
     archive(&at, &[(FILE, "7-1.rec", "", b"x"), (FILE, "./7-1.rec", "", b"y")]);
