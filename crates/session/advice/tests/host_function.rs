@@ -99,7 +99,7 @@ fn stacks() -> Vec<HostStack> {
     vec![
         stack("python", vec![main()]),
         stack("python", vec![frame(&format!("{packages}/torch/serialization.py"), 8, "save"), main()]),
-        stack("python", vec![frame(&format!("{packages}/shapely/wkb.py"), 3, "loads"), main()]),
+        stack("python", vec![frame(&format!("{packages}/acme/wkb.py"), 3, "loads"), main()]),
         stack(
             "python",
             vec![frame(&format!("{packages}/torch/utils/data/dataloader.py"), 7, "__next__"), main()],
@@ -122,7 +122,7 @@ fn stacks() -> Vec<HostStack> {
             "python",
             vec![frame(&format!("{packages}/torch/autograd/graph.py"), 7, "_engine_run_backward"), main()],
         ),
-        stack("python", vec![frame(&format!("{packages}/shapely/wkb.py"), 3, "loads"), step()]),
+        stack("python", vec![frame(&format!("{packages}/acme/wkb.py"), 3, "loads"), step()]),
         stack("python", vec![frame(&format!("{packages}/torch/nn/functional.py"), 3, "linear"), step()]),
         stack(
             "python",
@@ -170,15 +170,15 @@ fn names_the_function_of_a_library_and_the_line_that_calls_it() {
     let finding = assert_finds_in(RULE, one);
     assert_eq!(
         finding.summary,
-        "the GPU waits 50% of the time while the host runs `shapely.wkb.loads`, called from train.py:41 main"
+        "the GPU waits 50% of the time while the host runs `acme.wkb.loads`, called from train.py:41 main"
     );
     assert_eq!(
         finding.remedy,
-        "Move `shapely.wkb.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
+        "Move `acme.wkb.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
     );
     assert!(finding.change.ends_with("call it once and keep the result"), "{}", finding.change);
     assert!(
-        (evidence(&finding, "idle at `shapely.wkb.loads`, called from train.py:41 main").value - 0.5).abs()
+        (evidence(&finding, "idle at `acme.wkb.loads`, called from train.py:41 main").value - 0.5).abs()
             < 1e-9
     );
     assert!((evidence(&finding, "idle at train.py:41 main").value - 0.1).abs() < 1e-9);
