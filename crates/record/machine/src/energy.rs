@@ -19,7 +19,7 @@ use crate::quantity::Quantity;
 
 /// The longest time from a moment to the end of the first reading that holds its energy,
 /// nanoseconds: on an H200 the counter is set every 100 ms, and a reading took up to 37 ms
-/// (docs/power.md).
+/// beside programs (`energy` in data/h200/energy).
 pub const PERIOD_NS: u64 = 140_000_000;
 /// A device is idle in a record in which its SMs were busy for a smaller share.
 const IDLE_SHARE: f64 = 0.005;

@@ -45,7 +45,7 @@ fn iteration(runs: &[Energy]) -> Option<Estimate> {
 }
 
 fn run(runs: &[Energy]) -> Option<Estimate> {
-    mean(runs, |run| run.devices.iter().map(|device| device.whole.joules).sum())
+    mean(runs, |run| run.devices.iter().map(|device| device.whole.joules_of_all()).sum())
 }
 
 fn mean(runs: &[Energy], of: impl Fn(&Energy) -> Option<Estimate>) -> Option<Estimate> {

@@ -115,7 +115,8 @@ impl Energy {
     pub fn of(machine: &Machine, profile: &Profile, origin_ns: u64, rates: Rates) -> Option<Self> {
         let all = DeviceWindows::of(profile, origin_ns);
         let devices: Vec<_> = all.iter().filter_map(|windows| device(machine, profile, windows)).collect();
-        let whole = devices.iter().map(|device| device.whole.joules);
+        // The work and the price are those of the whole run: a part of its joules says nothing of them.
+        let whole = devices.iter().map(|device| device.whole.joules_of_all());
         let joules = whole.sum::<Option<Estimate>>();
         let (work, cost) = (Work::of(profile, joules), joules.and_then(|joules| rates.cost(joules)));
         (!devices.is_empty()).then_some(Self { devices, work, rates, cost })
@@ -134,8 +135,7 @@ fn device(machine: &Machine, profile: &Profile, windows: &DeviceWindows) -> Opti
         let all = account(window);
         let each = |joules: Option<Estimate>| joules.map(|joules| joules.scaled(1.0 / *count as f64));
         // A window that is not counted in full has an unknown number of iterations in its part.
-        let is_whole = all.counted_seconds >= all.seconds * (1.0 - 1e-9);
-        let [joules, above_idle] = [all.joules, all.above_idle].map(|of| each(of.filter(|_| is_whole)));
+        let [joules, above_idle] = [all.joules, all.above_idle].map(|of| each(of.filter(|_| all.is_whole())));
         IterationEnergy { count: *count, joules, above_idle }
     });
     Some(DeviceEnergy {
@@ -159,6 +159,16 @@ impl Account {
         let joules = Estimate::of(counted);
         let above_idle = joules.zip(idle_w).map(|(joules, idle_w)| joules.without(idle_w * counted_seconds));
         Self { seconds, counted_seconds, joules, above_idle }
+    }
+
+    /// Whether readings surround the whole window.
+    fn is_whole(&self) -> bool {
+        self.counted_seconds >= self.seconds * (1.0 - 1e-9)
+    }
+
+    /// Joules of the whole window; `None` if they are known of a part of it alone.
+    pub fn joules_of_all(&self) -> Option<Estimate> {
+        self.joules.filter(|_| self.is_whole())
     }
 
     /// Mean power, watts; `None` if the window is too short to say.
