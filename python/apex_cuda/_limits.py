@@ -217,7 +217,12 @@ def _defect(defect: Document) -> str:
 
 def _copies(copies: Document) -> str:
     direction = str(copies["direction"]).replace("_", " ")
-    return f"{direction}: {copies['count']} copies, {copies['bytes']} bytes"
+    count = _counted(copies["count"], "copy", "copies")
+    return f"{direction}: {count}, {_counted(copies['bytes'], 'byte', 'bytes')}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 _EVENTS = {

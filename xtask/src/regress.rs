@@ -50,7 +50,8 @@ const BENCHMARKS: [(&str, &str); 6] = [
 /// The session that is read.
 const SESSION: &str = "data/h200/corpus/torch-micro_batches.tar.xz";
 
-/// Measures, compares, draws. The exit status is 1 if a benchmark is slower than the committed ones.
+/// Measures, compares, draws. The exit status is 1 if a benchmark is slower than the committed
+/// ones.
 ///
 /// # Errors
 /// A command fails, or the history cannot be read.

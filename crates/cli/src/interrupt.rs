@@ -10,8 +10,8 @@ const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The end of a pipe into which a signal is written.
 static TO_CLEANER: AtomicI32 = AtomicI32::new(-1);
 
-/// Has `clean` called before a signal ends the process, which then ends by that signal. Signals that
-/// somebody handles already, or ignores, stay as they are. Further calls do nothing.
+/// Has `clean` called before a signal ends the process, which then ends by that signal. Signals
+/// that somebody handles already, or ignores, stay as they are. Further calls do nothing.
 ///
 /// # Errors
 /// If the system has no pipe or thread left: then signals end the process as usual.
@@ -46,7 +46,8 @@ fn handle(signal: libc::c_int) {
         // SAFETY: `write` may be called in a handler, with one byte that lives until it returns.
         unsafe { libc::write(TO_CLEANER.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
     }
-    // SAFETY: the handler only loads an atomic and calls `write`; `signal` may be called at any time.
+    // SAFETY: the handler only loads an atomic and calls `write`; `signal` may be called at any
+    // time.
     unsafe {
         let before = libc::signal(signal, tell as extern "C" fn(libc::c_int) as libc::sighandler_t);
         if before != libc::SIG_DFL {

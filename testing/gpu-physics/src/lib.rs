@@ -9,9 +9,9 @@
 //! ([`Gpu::exact_joules`], [`Gpu::done`]), so that what a governor believes can be compared with
 //! what is true.
 //!
-//! Power at the device's own clock is what was measured on an H200 (data/h200/energy). How it
-//! divides, and what becomes of it at other clocks, is *assumed*: no clock of a real one was
-//! changed.
+//! Power at the device's own clock of four workloads is what was measured on an H200
+//! (data/h200/energy); all others are assumed. How power divides, and what becomes of it at other
+//! clocks, is *assumed*: no clock of a real one was changed.
 
 mod workload;
 
@@ -31,11 +31,11 @@ pub const TICK: f64 = 0.005;
 const CAP: f64 = 700.0;
 /// Degrees from which heat lowers the clock.
 const HOT: f64 = 87.0;
-/// Legal clocks that a clock passes in a tick.
+/// Maximum change of the clock in a tick, in steps of [`STEP`].
 const STEPS_IN_TICK: u32 = 8;
 /// Degrees that a watt adds in the end.
 const HEATING: f64 = 0.06;
-/// Seconds of most of the way there.
+/// Time constant of warming, seconds.
 const WARM_UP: f64 = 20.0;
 
 /// The reasons for low clocks that are modelled, by their bits in `nvml.h`.

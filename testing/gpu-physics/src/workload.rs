@@ -4,7 +4,8 @@ use crate::HIGHEST;
 
 /// Sharpness of the change between what bounds a step.
 const SHARP: f64 = 6.0;
-/// Watts of the idle device at 45 °C: 81 W were measured at its lowest clock, with a tree there.
+/// Watts of the idle device at 45 °C: 81 W were measured at its lowest clock, with the clock tree
+/// running.
 const IDLE: f64 = 79.0;
 /// Watts that leakage grows by in a degree.
 const LEAK: f64 = 0.25;
@@ -17,15 +18,15 @@ const MEMORY: f64 = 230.0;
 /// A phase of a workload, at the highest clock. Times are of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// Its duration before the next phase begins, at the highest clock.
+    /// Its duration before the next phase begins, at the highest clock, seconds.
     pub seconds: f64,
-    /// Time of a step that the host takes while the device runs ahead of it or waits.
+    /// Time of a step that the host takes while the device runs ahead of it or waits, seconds.
     pub host: f64,
-    /// Time of a step in which the device waits and nothing hides it.
+    /// Time of a step in which the device waits and nothing hides it, seconds.
     pub gap: f64,
-    /// Time of a step that its memory traffic takes.
+    /// Time of a step that its memory traffic takes, seconds.
     pub memory: f64,
-    /// Time of a step that its arithmetic takes, which grows as the clock falls.
+    /// Time of a step that its arithmetic takes, which grows as the clock falls, seconds.
     pub compute: f64,
     /// Watts of the SMs at the highest clock and voltage while they compute all the time.
     pub active: f64,

@@ -7,7 +7,12 @@
 //! squares of logarithms, of which outliers are clipped ([`CLIP`]). Its 90% interval comes from
 //! [`DRAWS`] series whose deviations are drawn from the series' own. The size of the change is
 //! Hodges' and Lehmann's estimate, the median of all quotients between the two sides, with the 90%
-//! interval of Moses. No distribution is assumed, and one slow run among many changes little.
+//! interval of Moses. No distribution of the values is assumed; the clip and the limits of the
+//! interval of the size use normal approximations. One slow run among many changes little.
+//!
+//! # Invariants
+//! 1. The same series gives the same result, because the seed is fixed.
+//! 2. Each side of a change has at least three runs.
 
 use apex_random::Random;
 
@@ -45,8 +50,8 @@ pub struct Change {
     pub chance: f64,
 }
 
-/// All changes of a series of durations, the first run first: where there is one, each side of it is
-/// looked at again. Of long series, the newest runs of each part are looked at.
+/// All changes of a series of durations, the first run first: where there is one, each side of it
+/// is looked at again. Of long series, the newest runs of each part are looked at.
 pub fn changes(durations: &[f64]) -> Vec<Change> {
     let Some(found) = change(durations) else { return Vec::new() };
     let moved = |change: Change| Change {

@@ -284,8 +284,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
     live
 }
 
-/// Writes `runs.jsonl`: sixteen runs of a program, of which the last eight have another launch and take
-/// longer.
+/// Writes `runs.jsonl`: sixteen runs of a program, of which the last eight have another launch and
+/// take longer.
 fn write_history(sandbox: &Sandbox) {
     let run = |at: u32| {
         let (launches, step) = if at < 8 { (3, 10.0) } else { (4, 12.0) };

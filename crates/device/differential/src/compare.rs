@@ -186,7 +186,8 @@ mod tests {
         assert!(!agree(&pair, 0x7e00_3c00, 0x7fff_3c01));
     }
 
-    /// Cells at the limits of a type: zeros, the largest numbers, infinities, NaNs, their neighbours.
+    /// Cells at the limits of a type: zeros, the largest numbers, infinities, NaNs, their
+    /// neighbours.
     fn limits(values: Values) -> Vec<u64> {
         let mut random = crate::random::Random::named("limits");
         let nans = [0x7c00, 0xfc00, 0x7f80, 0xff80, 0x7e00, 0xffff, 0];

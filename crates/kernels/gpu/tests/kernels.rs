@@ -213,7 +213,7 @@ fn a_missing_kernel_is_told_with_those_that_there_are() {
     assert!(matches!(error, Error::NoSuchKernel { .. }));
     assert_eq!(
         error.to_string(),
-        "the module has no kernel `saxpi`; it has `affine`, `oops`, `positions`, `reverse`, `saxpy`, `weigh`"
+        "the module has no kernel `saxpi`; it has `affine`, `mix`, `oops`, `positions`, `reverse`, `saxpy`, `weigh`"
     );
     assert!(matches!(module().kernel("nul\0"), Err(Error::NoSuchKernel { .. })));
 }

@@ -15,7 +15,7 @@ pub enum Extent {
 }
 
 impl Memory {
-    /// Where the accesses lie in a launch; nothing if the launch has too few parameters.
+    /// Where the accesses lie in a launch; `None` if the launch has too few parameters.
     pub fn at(&self, given: &Given<'_>) -> Option<Extent> {
         let range = |(access, range): &(Use, crate::Range)| Some((*access, range.at(given)?));
         if let Some(ranges) = &self.ranges

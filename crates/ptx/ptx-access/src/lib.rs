@@ -2,8 +2,9 @@
 //!
 //! [`Sets::of`] follows every address of a kernel's PTX back to the parameters and variables that
 //! it is computed from. What the kernel reads and writes lies in the allocations that these point
-//! into, and in narrower [ranges](Range) where the code tells them. Two launches whose sets do not
-//! meet may run in any order, or at the same time.
+//! into, and in narrower [ranges](Range) where the code tells them. Two launches may run in either
+//! order, or at the same time, if neither is a barrier and neither writes memory that the other
+//! accesses. Sets are by parameter: compare the allocations that the arguments point into.
 //!
 //! ```
 //! use ptx_access::{Base, Sets};
@@ -64,15 +65,15 @@ pub enum Fault {
     LoadedLocal,
     /// Halves of pointers that are loaded and put together are no pointer.
     Pieces,
-    /// Bitwise operations forget.
+    /// The result of a bitwise operation has no origin.
     Bits,
-    /// Products forget.
+    /// The result of a multiplication has no origin.
     Products,
-    /// Shifts forget.
+    /// The result of a shift has no origin.
     Shifts,
-    /// The halves of a register forget.
+    /// The parts into which a register is unpacked have no origin.
     Unpacked,
-    /// Exchange between lanes forgets.
+    /// The result of an exchange between lanes has no origin.
     Shuffles,
     /// Functions are not looked at, and are no barrier.
     Calls,

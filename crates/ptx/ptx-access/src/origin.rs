@@ -55,7 +55,7 @@ pub(crate) struct Origins<'a, 'm> {
 }
 
 impl<'a, 'm> Origins<'a, 'm> {
-    /// Finds the origins; nothing if that takes too long.
+    /// Finds the origins; `None` if that takes too long.
     pub fn of(
         body: &'a Body<'m>,
         operations: &'a Operations,

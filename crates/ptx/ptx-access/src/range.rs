@@ -26,7 +26,7 @@ impl Range {
         Range { start, bytes, at_most }
     }
 
-    /// The addresses in a launch; nothing if the range says nothing about it.
+    /// The addresses in a launch; `None` if the range says nothing about it.
     pub fn at(&self, given: &Given<'_>) -> Option<std::ops::Range<u64>> {
         let holds = |(less, more): &(Sum, Sum)| Some(value(less, given)? <= value(more, given)?);
         for pair in &self.at_most {
@@ -42,7 +42,7 @@ impl Range {
     }
 }
 
-/// The value of a sum in a launch; nothing if it is too large, or a parameter does not exist.
+/// The value of a sum in a launch; `None` if it is too large, or a parameter does not exist.
 fn value(sum: &Sum, given: &Given<'_>) -> Option<i128> {
     let product = |product: &Product| {
         let first = i128::from(product.factor);

@@ -92,7 +92,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// The access sets of a kernel; nothing if the module has no code of such a kernel.
+    /// The access sets of a kernel; `None` if the module has no code of such a kernel.
     pub fn of(module: &Module, kernel: &str) -> Option<Sets> {
         Sets::with_fault(module, kernel, None)
     }

@@ -1,5 +1,5 @@
-//! Finds the kernels of a module that a GPU takes. What the verifier refuses, no driver takes, and a driver
-//! takes a module as a whole or not at all.
+//! Finds the kernels of a module that a GPU takes. What the verifier refuses, no driver takes, and
+//! a driver takes a module as a whole or not at all.
 
 use std::collections::{HashMap, HashSet};
 

@@ -214,8 +214,8 @@ pub(crate) struct Output<'b> {
     is_complete: bool,
 }
 
-/// Definitions are written seldom. Writing a field is a call, or it would be in the injected library a
-/// hundred times.
+/// Definitions are written seldom. Writing a field is a call, or it would be in the injected
+/// library a hundred times.
 impl Output<'_> {
     #[inline(never)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use crate::{Energy, Estimate};
 use serde::Serialize;
 
-/// What energies are compared of.
+/// What the compared energies belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnergyOf {

@@ -8,10 +8,10 @@ use apex_profile::Profile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Units that are told.
+/// Maximum number of units reported.
 const MOST_UNITS: usize = 8;
-/// Longest unit, bytes.
-const LONGEST: usize = 32;
+/// Maximum length of a unit, bytes.
+const MOST_UNIT_BYTES: usize = 32;
 
 /// Work of the session in a unit that the program names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +50,7 @@ fn named(name: &str) -> Option<(f64, &str)> {
     let (_, inside) = name.strip_suffix(']')?.rsplit_once('[')?;
     let (number, unit) = inside.split_once(' ')?;
     let number = number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)?;
-    let is_unit = (1..=LONGEST).contains(&unit.len()) && unit.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_unit =
+        (1..=MOST_UNIT_BYTES).contains(&unit.len()) && unit.bytes().all(|byte| byte.is_ascii_alphabetic());
     is_unit.then_some((number, unit))
 }

@@ -7,16 +7,16 @@
 //!
 //! The rules:
 //! * A phase is a [`search`](Search) of its own. It begins at the device's own clock, lowers it in
-//!   parts of at most a fifth, and predicts from the windows at the nearest clocks whether the next
-//!   part keeps the bound. So a phase that computation bounds is never slowed down by far.
+//!   steps of at most 20%, and predicts from the windows at the nearest clocks whether the next
+//!   clock keeps the bound. So a phase that computation bounds is never slowed down by far.
 //! * A clock is kept only if its windows show less energy for a step, and no more slowdown than
-//!   allowed. Otherwise the part is halved.
+//!   allowed. Otherwise the next clock is half-way to it.
 //! * Windows under heat, during a switch, or at another clock than was set say nothing about the
 //!   clock that was set: they are discarded. Windows under a power cap say what a *setting* comes
 //!   to, and nothing about a clock: they are compared, and nothing is predicted from them.
 //! * Phases that last less than ten times a switch share one clock.
-//! * Nothing is set during a collective. If another tool sets the clock, the governor stops, and
-//!   does not touch it.
+//! * Nothing is set during a collective. If another tool sets the clock while the governor has set
+//!   none yet, or holds one, the governor stops, and does not touch it.
 
 mod follower;
 mod search;
@@ -34,7 +34,8 @@ const TURNS: u32 = 3;
 /// held to have set it.
 const FOREIGN: u32 = 3;
 
-/// The settings.
+/// The settings. `step` must be above 0, because legal clocks are found by a division by it, and
+/// `clocks.0` must be at most `clocks.1`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Highest slowdown: 0.01 for 1%.

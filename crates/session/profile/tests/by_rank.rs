@@ -144,8 +144,8 @@ fn more_work_is_the_cause_even_if_what_feeds_it_takes_longer_still() {
     }
 }
 
-/// Four ranks, of which the last comes last to 11 of 20 collectives and the one before to 9; the last
-/// one's kernels have this time and these blocks.
+/// Four ranks, of which the last comes last to 11 of 20 collectives and the one before to 9; the
+/// last one's kernels have this time and these blocks.
 fn two_of_four(kernel: (u64, u32)) -> ByRank {
     let mut job = Job::new();
     for rank in 0..4_u64 {
@@ -197,8 +197,8 @@ fn own_gpu(program: &Recording, rank: u8, guest_of: Option<u8>) -> u32 {
 
 const COPIED: u64 = 1 << 30;
 
-/// Ranks whose last one copies to the GPU of the first in each step, if it does; the two are late in
-/// turn. The last one has launched one kernel on the first one's GPU.
+/// Ranks whose last one copies to the GPU of the first in each step, if it does; the two are late
+/// in turn. The last one has launched one kernel on the first one's GPU.
 fn with_link(ranks: u8, copies: bool) -> ByRank {
     let mut job = Job::new();
     for rank in 0..ranks {

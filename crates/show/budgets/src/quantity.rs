@@ -58,9 +58,10 @@ const MARGIN: f64 = 0.02;
 const COUNT_MARGIN: f64 = 0.01;
 /// The same of a share, percentage points.
 const POINTS: f64 = 2.0;
-/// Student's quantiles of one chance in 2000, by runs less one from two on: how far a further run is
-/// from the mean of the first ones, in units of its standard error. Four standard deviations would
-/// be exceeded by chance in one of 27 runs after three first ones, and in one of 2000 after twenty.
+/// Student's quantiles of one chance in 2000, by runs less one from two on: how far a further run
+/// is from the mean of the first ones, in units of its standard error. Four standard deviations
+/// would be exceeded by chance in one of 27 runs after three first ones, and in one of 2000 after
+/// twenty.
 const QUANTILES: [f64; 19] = [
     31.6, 12.92, 8.61, 6.87, 5.96, 5.41, 5.04, 4.78, 4.59, 4.44, 4.32, 4.22, 4.14, 4.07, 4.01, 3.97, 3.92,
     3.88, 3.85,

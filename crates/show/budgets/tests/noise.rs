@@ -12,8 +12,8 @@ use std::io::Read;
 /// Runs that are judged, each by limits of their own.
 const TRIALS: usize = 200;
 
-/// Step times of windows in milliseconds, of the first process of each program. The host of the measurement was shared: they
-/// vary by 3 to 30%.
+/// Step times of windows in milliseconds, of the first process of each program. The host of the
+/// measurement was shared: they vary by 3 to 30%.
 fn recorded() -> Vec<(String, Vec<f64>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../data/h200/fast/fast.json.xz");
     let mut text = Vec::new();

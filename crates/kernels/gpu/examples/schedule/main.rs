@@ -6,9 +6,9 @@
 //! hand, and a schedule, which finds out by itself what is independent. Results must be the same
 //! bit by bit in all ways, and those of the host in f64.
 //!
-//! `schedule bench ROUNDS` prints a line of JSON for each program, size and round, in which the four
-//! ways take turns; `schedule try ROUNDS` does so in a size for machines without a GPU. Without
-//! arguments, these small programs run once in each way.
+//! `schedule bench ROUNDS` prints a line of JSON for each program, size and round, in which the
+//! four ways take turns; `schedule try ROUNDS` does so in a size for machines without a GPU.
+//! Without arguments, these small programs run once in each way.
 
 mod programs;
 

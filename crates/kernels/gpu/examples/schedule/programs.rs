@@ -75,7 +75,8 @@ macro_rules! over {
     ($way:ident, $lane:expr, $kernel:expr, $n:expr, $($argument:expr),*) => {{
         let launch = $kernel.over($n).block(THREADS).on($way.stream($lane));
         $(let launch = launch.arg($argument);)*
-        // SAFETY: the kernel accesses the elements that its arguments count, which the buffers have.
+        // SAFETY: the kernel accesses the elements that its arguments count, which the buffers
+        // have.
         unsafe { $way.launch(launch)? }
     }};
 }

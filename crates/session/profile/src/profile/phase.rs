@@ -160,8 +160,8 @@ impl Profile {
         copies.retain(|copy| copy.count > 0);
     }
 
-    /// Whether no call of the host was recorded, of any device that was ever idle: a trace of another
-    /// profiler may have the devices' work alone.
+    /// Whether no call of the host was recorded, of any device that was ever idle: a trace of
+    /// another profiler may have the devices' work alone.
     pub fn lacks_calls(&self) -> bool {
         let mut causes = self.activities.iter().flat_map(|activity| activity.idle_by.keys()).peekable();
         causes.peek().is_some() && causes.all(|cause| *cause == IdleCause::Unrecorded)
@@ -176,8 +176,8 @@ impl Profile {
         }
     }
 
-    /// Whether kernels ran on a device of which nothing is known, as in a damaged session: it may be
-    /// a GPU or the CPU device.
+    /// Whether kernels ran on a device of which nothing is known, as in a damaged session: it may
+    /// be a GPU or the CPU device.
     pub fn device_is_unknown(&self) -> bool {
         self.devices.is_empty() && self.totals.kernels_run() > 0 && !self.on_cpu_device()
     }

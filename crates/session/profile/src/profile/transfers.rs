@@ -18,8 +18,8 @@ const SET: [f64; 3] = [0.6, 1.6, 0.1];
 /// way through host memory.
 const BETWEEN_DEVICES: [f64; 2] = [900.0, 5.0];
 /// Usual rate between devices whose memory is at least so fast, as a part of its bandwidth: most of
-/// them are joined by NVLink, which has 0.09 (H200) to 0.15 (A100) of it in each direction, computed
-/// from NVIDIA's data sheets.
+/// them are joined by NVLink, which has 0.09 (H200) to 0.15 (A100) of it in each direction,
+/// computed from NVIDIA's data sheets.
 const NVLINK: (f64, f64) = (1400.0, 0.09);
 /// Usual rate between other devices: PCIe 4.
 const PCIE: f64 = 20.0;
@@ -72,8 +72,8 @@ pub(super) fn is_pageable(call: &Call) -> bool {
     [call.source_memory(), call.memory()].contains(&MemoryKind::Pageable)
 }
 
-/// Whether the host waits for a copy: those within and between devices return at once, whatever the name of
-/// the call says; those into pageable memory return when they are done.
+/// Whether the host waits for a copy: those within and between devices return at once, whatever the
+/// name of the call says; those into pageable memory return when they are done.
 pub(super) fn copy_waits(source: MemoryKind, destination: MemoryKind, asynchronous: bool) -> bool {
     match CopyDirection::between(source, destination) {
         CopyDirection::DeviceToDevice => false,

@@ -57,7 +57,7 @@ fn of_whole(device: &DeviceEnergy) -> String {
     format!("{told}{idle}")
 }
 
-/// `1.92 kJ (1.85–1.99) in 4.00 s, 480 W`, with the part of the time that was not counted.
+/// `1.92 kJ (1.85 kJ to 1.99 kJ) in 4.00 s, 480 W`, with the part of the time that was not counted.
 fn of_account(account: &Account) -> Option<String> {
     let (estimate, watts) = (account.joules?, account.watts()?);
     let counted = units::time(account.counted_seconds * 1e9);

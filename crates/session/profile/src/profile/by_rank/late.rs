@@ -23,8 +23,8 @@ const SLOWER: f64 = 1.03;
 const CLEARLY_MORE: f64 = 1.25;
 /// … and minimum part of that time that its kernels have.
 const LEAST_OF_WORK: f64 = 0.25;
-/// Minimum part of the waiting for a rank that its kernels' additional time must be, for more work to
-/// explain it.
+/// Minimum part of the waiting for a rank that its kernels' additional time must be, for more work
+/// to explain it.
 const EXPLAINED: f64 = 0.5;
 
 /// The rank that the others wait for.
@@ -47,8 +47,8 @@ pub struct LateRank {
     /// does: more work often needs more input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub also: Option<LateCause>,
-    /// The account in which it spends most more than the others, on average, nanoseconds in all: that
-    /// of `also`, if there is one.
+    /// The account in which it spends most more than the others, on average, nanoseconds in all:
+    /// that of `also`, if there is one.
     pub more: Option<(Account, f64)>,
     /// The place in the program where its host was in that account, if the host was sampled.
     pub place: Option<String>,
@@ -274,8 +274,8 @@ impl Profile {
         self.threads(late) / mean.max(1.0)
     }
 
-    /// Whether a rank has more work than each other one, and its kernels take longer for it by a good
-    /// part of what each of the others waits for it.
+    /// Whether a rank has more work than each other one, and its kernels take longer for it by a
+    /// good part of what each of the others waits for it.
     fn work_explains_waiting(&self, late: &RankRow, others: &[&RankRow]) -> bool {
         let most = others.iter().map(|other| self.threads(other)).fold(0.0, f64::max);
         let kernels = longer(late, others, Account::Kernels);
@@ -313,8 +313,8 @@ fn most_of_the_waiting(ranks: usize) -> f64 {
     0.5 + 0.5 / ranks.max(1) as f64
 }
 
-/// The same for a rank whose work explains the waiting, since that is known without the waiting: half
-/// of it, and at least half-way between an even share and [`most_of_the_waiting`].
+/// The same for a rank whose work explains the waiting, since that is known without the waiting:
+/// half of it, and at least half-way between an even share and [`most_of_the_waiting`].
 fn much_of_the_waiting(ranks: usize) -> f64 {
     let even = 1.0 / ranks.max(1) as f64;
     ((even + most_of_the_waiting(ranks)) / 2.0).max(0.5)

@@ -1,4 +1,5 @@
-//! What ranks do on other ranks' GPUs: copies over a link beside the collectives, and contexts there.
+//! What ranks do on other ranks' GPUs: copies over a link beside the collectives, and contexts
+//! there.
 //!
 //! A session says that a copy was between two devices, not which: the other end is known where a
 //! process uses one device beside its own. Its streams tell which devices it uses.
@@ -27,8 +28,8 @@ pub struct Link {
     pub bytes_per_step: Option<f64>,
     /// Share of all waiting that is for one of the two ranks; `None` if the other end is not known.
     pub waiting_share: Option<f64>,
-    /// Whether the copies may be what the ranks wait for: no single rank is late, these two have most
-    /// of the waiting between them, and each at least an even share.
+    /// Whether the copies may be what the ranks wait for: no single rank is late, these two have
+    /// most of the waiting between them, and each at least an even share.
     pub is_cause: bool,
 }
 
