@@ -55,6 +55,9 @@ pub struct FirstFinding {
     pub remedy: String,
 }
 
+/// Beginning of 2007, CUDA's first year: nothing was recorded before.
+const FIRST_CUDA_NS: u64 = 1_167_609_600_000_000_000;
+
 /// State of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,15 +94,17 @@ impl Entry {
     }
 
     fn describe(&mut self, meta: Meta, dir: &Path) {
-        self.started_real_ns = Some(meta.started_real_ns);
+        // A trace may not say when it was made; its times then begin at nothing.
+        self.started_real_ns = Some(meta.started_real_ns).filter(|at| *at > FIRST_CUDA_NS);
+        let is_over = meta.is_over();
         self.lasted_ns = meta.ended_real_ns.map(|ended| ended.saturating_sub(meta.started_real_ns));
         self.exit = meta.exit;
         self.devices = vec![meta.device];
         self.command = Some(meta.command);
-        self.state = match meta.exit {
-            Some(_) => State::Ended,
-            None if is_running(dir) => State::Running,
-            None => State::Cut,
+        self.state = match is_over {
+            true => State::Ended,
+            false if is_running(dir) => State::Running,
+            false => State::Cut,
         };
     }
 

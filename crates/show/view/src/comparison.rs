@@ -251,6 +251,7 @@ fn timed(what: &str, change: &Change, over: &str) -> String {
         (Some(false), _) => {
             format!("{what} {after} instead of {before}: the difference is not significant ({over}).")
         }
+        (_, Some(_)) if before == after => format!("{what} {after}, as before ({over})."),
         (_, Some(ratio)) if ratio > 0.0 => {
             format!("{what} {after} instead of {before} ({}; {over}).", factor(ratio, "faster", "slower"))
         }
@@ -373,5 +374,6 @@ mod tests {
         );
         assert!(said(36.6e6, None).contains("36.6 ms instead of 18.3 ms (2.00× slower; "));
         assert!(said(18.4e6, Some(false)).contains("not significant"));
+        assert_eq!(said(18.3e6, None), "A step takes 18.3 ms, as before (means of 40 and 41 steps).");
     }
 }

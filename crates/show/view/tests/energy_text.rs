@@ -45,13 +45,15 @@ fn a_device_its_phases_and_an_iteration_are_told() {
 fn what_the_counter_does_not_resolve_or_cover_is_said() {
     let mut energy = energy();
     energy.devices[0].whole.seconds = 8.0;
-    assert!(sentences(&energy)[0].contains("in 4.00 s of 8.00 s that were counted, 480 W"));
+    assert!(sentences(&energy)[0].contains("in 4.00 s that were counted, of 8.00 s, 480 W"));
     energy.devices[0].whole = account(0.1, None);
     (energy.devices[0].phases, energy.devices[0].iteration) = (Vec::new(), None);
     assert!(
         sentences(&energy)[0]
             .ends_with("on it: too short for the energy counter, which moves ten times a second.")
     );
+    energy.devices[0].whole.seconds = 6.0;
+    assert!(sentences(&energy)[0].contains("unknown: the energy counter was read too seldom in 6.00 s"));
 }
 
 #[test]

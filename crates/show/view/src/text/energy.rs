@@ -8,6 +8,8 @@ use apex_profile::units;
 /// Maximum number of devices in the text; a document has all.
 const DEVICES: usize = 8;
 const TOO_SHORT: &str = "too short for the energy counter, which moves ten times a second";
+/// Windows of so many seconds are long enough if the counter was read in time.
+const LONG_SECONDS: f64 = 3.0;
 
 /// Sentences for a report, one for each device and one for the cost.
 pub fn sentences(energy: &Energy) -> Vec<String> {
@@ -49,7 +51,7 @@ fn of_device(device: &DeviceEnergy) -> String {
 
 fn of_whole(device: &DeviceEnergy) -> String {
     let account = &device.whole;
-    let Some(told) = of_account(account) else { return TOO_SHORT.to_owned() };
+    let Some(told) = of_account(account) else { return untold(account) };
     let idle = device.idle_w.zip(account.above_idle);
     let idle = idle.map_or(String::new(), |(idle_w, above)| {
         format!(", {} more than at its idle power of {idle_w:.0} W", joules(above.value))
@@ -57,12 +59,21 @@ fn of_whole(device: &DeviceEnergy) -> String {
     format!("{told}{idle}")
 }
 
+/// The reason for which a window has no joules.
+fn untold(account: &Account) -> String {
+    if account.seconds < LONG_SECONDS {
+        return TOO_SHORT.to_owned();
+    }
+    let time = units::time(account.seconds * 1e9);
+    format!("unknown: the energy counter was read too seldom in {time}")
+}
+
 /// `1.92 kJ (1.85 kJ to 1.99 kJ) in 4.00 s, 480 W`, with the part of the time that was not counted.
 fn of_account(account: &Account) -> Option<String> {
     let (estimate, watts) = (account.joules?, account.watts()?);
     let counted = units::time(account.counted_seconds * 1e9);
     let of_all = match account.seconds - account.counted_seconds > 0.01 * account.seconds {
-        true => format!(" of {} that were counted", units::time(account.seconds * 1e9)),
+        true => format!(" that were counted, of {}", units::time(account.seconds * 1e9)),
         false => String::new(),
     };
     Some(format!("{} in {counted}{of_all}, {watts:.0} W", between(estimate)))
