@@ -114,7 +114,10 @@ def _judged(item: pytest.Item, marked: Marked, device: str) -> list[pytest.TestR
     """The reports of one run of the test, its call failed where a limit is exceeded."""
     with tempfile.TemporaryDirectory(prefix="apex-pytest-") as folder:
         session, kept = os.path.join(folder, "session"), os.path.join(folder, "reports.json")
-        said = _run(item, device, session, kept)
+        try:
+            said = _run(item, device, session, kept)
+        except _command.Error as error:
+            return _made(item, "failed", f"apex: {error}")
         if not os.path.exists(kept):
             return _made(item, "failed", f"the test's process ended early:\n{said}")
         from_data = item.config.hook.pytest_report_from_serializable

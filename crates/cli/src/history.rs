@@ -12,7 +12,7 @@ use apex_view::Loaded;
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -213,8 +213,15 @@ fn checked_out() -> anyhow::Result<String> {
 
 /// Adds lines in one write, so that two commands at once do not mix them.
 fn append(path: &Path, lines: &str) -> io::Result<()> {
-    let mut file = std::fs::File::options().append(true).create(true).open(path)?;
-    file.write_all(lines.as_bytes())
+    let mut file = std::fs::File::options().read(true).append(true).create(true).open(path)?;
+    // An editor may have left the last line without its end.
+    let mut last = [b'\n'];
+    if file.seek(io::SeekFrom::End(0))? > 0 {
+        file.seek(io::SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    let end = if last == *b"\n" { "" } else { "\n" };
+    file.write_all(format!("{end}{lines}").as_bytes())
 }
 
 /// The file's runs; `None` if there is no file.

@@ -131,6 +131,11 @@ fn a_history_tells_at_which_commit_a_figure_changed() {
     assert!(page.contains("<svg") && page.contains("worse: +33.3% at second"), "{page}");
     let markdown = output(&mut sandbox.apex(&["history", "--days", "2", "--format", "markdown"]), 0);
     assert!(text(&markdown.stdout).contains("| **worse** | test (CPU device) | launches |"));
+    // An editor may leave the last line without its end.
+    let lines = std::fs::read_to_string(sandbox.path("apex-history.jsonl")).unwrap();
+    std::fs::write(sandbox.path("apex-history.jsonl"), lines.trim_end()).unwrap();
+    output(&mut sandbox.apex(&["history", "add", "--commit", "late", "--program", "test", "first"]), 0);
+    output(&mut sandbox.apex(&["history"]), 0);
     std::fs::write(sandbox.path("apex-history.jsonl"), "{}\n").unwrap();
     let refused = output(&mut sandbox.apex(&["history", "add", "--commit", "x", "first"]), 125);
     assert!(text(&refused.stderr).contains("line 1: "), "{}", text(&refused.stderr));

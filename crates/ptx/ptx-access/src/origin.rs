@@ -29,6 +29,9 @@ pub(crate) struct Origin {
     pub piece: bool,
     /// It may be a pointer from memory.
     pub loaded: bool,
+    /// It may be a number without a pointer in it. Added to a pointer, it is an offset; as an address,
+    /// it is one that nobody knows, however it was put together.
+    pub bare: bool,
 }
 
 impl Origin {
@@ -41,6 +44,12 @@ impl Origin {
         self.variables.extend(&other.variables);
         self.piece |= other.piece;
         self.loaded |= other.loaded;
+        self.bare |= other.bare;
+    }
+
+    /// Whether there may be a pointer in it.
+    fn has_pointer(&self) -> bool {
+        !self.parameters.is_empty() || !self.variables.is_empty() || self.loaded
     }
 }
 
@@ -104,7 +113,7 @@ impl<'a, 'm> Origins<'a, 'm> {
         let origin = |place: usize| match operation.opcode {
             Some(Opcode::Ld | Opcode::Ldu) => self.of_load(at, place),
             Some(Opcode::Atom) => self.of_size(operation, Fault::Loaded),
-            Some(Opcode::Ldmatrix | Opcode::Wmma) => Origin { piece: true, ..self.computed(at) },
+            Some(Opcode::Ldmatrix | Opcode::Wmma) => Origin { piece: true, bare: true, ..self.computed(at) },
             Some(Opcode::Call) if self.has(Fault::Calls) => Origin::default(),
             Some(Opcode::Call) | None => Origin::loaded(),
             Some(_) if self.has(Fault::Unpacked) && registers.len() > 1 => Origin::default(),
@@ -126,6 +135,44 @@ impl<'a, 'm> Origins<'a, 'm> {
         if origin.piece && !self.has(Fault::Pieces) && assembles(operation, sources) {
             origin.loaded = true;
         }
+        if self.has(Fault::Pieces) {
+            return Origin { bare: false, ..origin };
+        }
+        // What a pointer is subtracted from may become another pointer by adding it again.
+        let taken = sources.get(1).filter(|_| operation.is(&[Opcode::Sub, Opcode::Subc]));
+        origin.loaded |= taken.is_some_and(|taken| self.of_operand(taken).has_pointer());
+        origin.bare = self.is_bare(operation, sources);
+        origin
+    }
+
+    /// Whether an instruction's result may be without a pointer.
+    fn is_bare(&self, operation: &Operation, sources: &[Operand<'m>]) -> bool {
+        use Opcode::{Add, Addc, And, Cvt, Cvta, Mad, Max, Min, Mov, Or, Selp, Shfl, Slct, Sub, Subc};
+        let bare = |place: usize| sources.get(place).is_none_or(|source| self.is_number(source));
+        match operation.opcode {
+            Some(Mov) => match sources {
+                [Operand::Vector(parts)] => parts.iter().all(|part| self.is_number(part)),
+                _ => bare(0),
+            },
+            Some(Cvt | Cvta | Shfl | Sub | Subc) => bare(0),
+            Some(Selp | Slct | Min | Max) => bare(0) || bare(1),
+            Some(Add | Addc | And | Or) => bare(0) && bare(1),
+            Some(Mad) => bare(2),
+            _ => true,
+        }
+    }
+
+    /// Whether an operand may be a number without a pointer.
+    fn is_number(&self, operand: &Operand<'m>) -> bool {
+        let mut registers = 0;
+        operand.registers(self.body, &mut |_| registers += 1);
+        let origin = self.of_operand(operand);
+        origin.bare || registers == 0 && !origin.has_pointer()
+    }
+
+    fn of_operand(&self, operand: &Operand<'m>) -> Origin {
+        let mut origin = Origin::default();
+        self.add_operand(operand, &mut origin);
         origin
     }
 
@@ -161,7 +208,7 @@ impl<'a, 'm> Origins<'a, 'm> {
             (Some(offset), 8) if offset.is_multiple_of(8) => {
                 Origin { parameters: BTreeSet::from([offset]), ..Origin::default() }
             }
-            (_, bytes) if bytes < 8 => Origin { piece: true, ..Origin::default() },
+            (_, bytes) if bytes < 8 => Origin { piece: true, bare: true, ..Origin::default() },
             (None, _) if self.has(Fault::Calls) => Origin::default(),
             _ => Origin::loaded(),
         }
@@ -172,7 +219,7 @@ impl<'a, 'm> Origins<'a, 'm> {
         let is_whole = element_bytes(operation) >= 8;
         match is_whole && !self.has(neglected) {
             true => Origin::loaded(),
-            false => Origin { piece: true, ..Origin::default() },
+            false => Origin { piece: true, bare: !is_whole, ..Origin::default() },
         }
     }
 

@@ -6,7 +6,11 @@ use launch_condition::{Product, Sum, Term};
 use crate::Fault;
 use crate::given::Given;
 
-/// Bytes that an instruction may access.
+/// Threads of an axis up to which the indices of a launch do not wrap.
+const MOST_THREADS: i128 = i32::MAX as i128;
+
+/// Bytes that an instruction may access, in launches of fewer than 2³¹ threads on each axis whose
+/// parameters of the range are not negative: [`Range::at`] looks at both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first address.
@@ -33,6 +37,14 @@ impl Range {
             if !holds(pair)? {
                 return None;
             }
+        }
+        let terms = |sum: &Sum| sum.0.iter().flat_map(|product| product.terms.clone()).collect::<Vec<_>>();
+        let is_covered = |term: &Term| {
+            let most = if matches!(term, Term::Threads(_)) { MOST_THREADS } else { i128::MAX };
+            of_term(term, given).is_some_and(|value| (0..=most).contains(&value))
+        };
+        if ![&self.start, &self.bytes].into_iter().flat_map(terms).all(|term| is_covered(&term)) {
+            return None;
         }
         let start = value(&self.start, given)?;
         let end = start.checked_add(value(&self.bytes, given)?.max(0))?;

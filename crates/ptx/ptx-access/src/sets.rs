@@ -211,7 +211,7 @@ impl<'m> Found<'_, 'm> {
         let has_own = origin.variables.iter().any(|variable| !is_seen(&variable));
         if origin.loaded {
             self.bar(Reason::Loaded, at);
-        } else if origin.parameters.is_empty() && origin.variables.is_empty() && !has_own {
+        } else if origin.bare || origin.parameters.is_empty() && origin.variables.is_empty() && !has_own {
             self.bar(Reason::Absolute, at);
         }
         let direction = match access.direction {

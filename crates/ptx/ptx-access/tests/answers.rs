@@ -73,6 +73,26 @@ fn what_is_not_followed_is_a_barrier() {
     assert_eq!(barrier((load, "ld.param.u32 %r6, [to]; mov.b64 %q1, {%r6, %r6};")), Reason::Loaded);
 }
 
+/// A number may be an address that was put together from pieces, by shifts, products or otherwise.
+#[test]
+fn numbers_that_may_be_addresses_are_barriers() {
+    let load = "add.s64 %q8, %q1, %q3;";
+    let pieces = "cvt.u64.u32 %q8, %r6; shl.b64 %q8, %q8, 16; shl.b64 %q8, %q8, 16; add.s64 %q8, %q8, %q3;";
+    for number in [
+        format!("{pieces} selp.b64 %q8, %q8, %q1, %p1;"),
+        format!("{pieces} min.u64 %q8, %q8, %q1;"),
+        "selp.b64 %q8, 139637976727552, %q1, %p1;".to_owned(),
+        "mov.u64 %q8, %q1; @%p1 mul.wide.u32 %q8, %r6, 65536;".to_owned(),
+    ] {
+        assert_eq!(barrier((load, &number)), Reason::Absolute, "{number}");
+    }
+    let by_difference = format!("{pieces} sub.s64 %q8, %q8, %q1; add.s64 %q8, %q8, %q1;");
+    assert_eq!(barrier((load, &by_difference)), Reason::Loaded);
+    let offset = LOOKUP.replace(load, "selp.b64 %q9, %q3, 0, %p1; add.s64 %q8, %q1, %q9;");
+    let offset = offset.replace("%q<9>", "%q<10>");
+    assert_eq!(sets(&offset).barrier, None, "an offset may be any number");
+}
+
 #[test]
 fn a_barrier_names_its_instruction() {
     let source = LOOKUP.replace("ld.param.u64 %q1, [to];", "ld.global.u64 %q1, [%q2];");

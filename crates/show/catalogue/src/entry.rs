@@ -95,7 +95,8 @@ impl Entry {
 
     fn describe(&mut self, meta: Meta, dir: &Path) {
         // A trace may not say when it was made; its times then begin at nothing.
-        self.started_real_ns = Some(meta.started_real_ns).filter(|at| *at > FIRST_CUDA_NS);
+        let is_told = meta.imported.is_empty() || meta.started_real_ns > FIRST_CUDA_NS;
+        self.started_real_ns = is_told.then_some(meta.started_real_ns);
         let is_over = meta.is_over();
         self.lasted_ns = meta.ended_real_ns.map(|ended| ended.saturating_sub(meta.started_real_ns));
         self.exit = meta.exit;

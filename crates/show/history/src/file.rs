@@ -71,7 +71,10 @@ impl History {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let run = |(at, line)| read(line).map_err(|what| Error { line: at + 1, what });
-        Ok(Self { runs: lines.map(run).collect::<Result<_, _>>()? })
+        let mut runs = lines.map(run).collect::<Result<Vec<_>, _>>()?;
+        // Branches that git has joined line by line are in no order of time.
+        runs.sort_by(|a, b| a.time.cmp(&b.time));
+        Ok(Self { runs })
     }
 }
 
