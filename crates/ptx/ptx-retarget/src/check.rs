@@ -144,7 +144,7 @@ fn explained(blocked: Vec<Blocked>, invalid: &mut Vec<Blocked>, module: &Module)
     let is_header_told = told.contains(&0);
     let mut rest: Vec<(u32, Vec<String>)> = problems
         .into_iter()
-        .filter(|(line, _)| !told.contains(line) && !(*line == 1 && is_header_told))
+        .filter(|(line, _)| !(told.contains(line) || *line == 1 && is_header_told))
         .collect();
     rest.sort();
     invalid.extend(rest.into_iter().map(|(line, messages)| Blocked {
