@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The end of a pipe into which a signal is written.
 static TO_CLEANER: AtomicI32 = AtomicI32::new(-1);
+/// Whether a signal came that the cleaner ends the process by.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Has `clean` called before a signal ends the process, which then ends by that signal. Signals
 /// that somebody handles already, or ignores, stay as they are. Further calls do nothing.
@@ -42,17 +44,25 @@ pub fn clean_before_end(clean: fn()) -> io::Result<()> {
 /// Has a signal written to the cleaner, unless somebody handles or ignores it.
 fn handle(signal: libc::c_int) {
     extern "C" fn tell(signal: libc::c_int) {
+        IS_ENDING.store(true, Ordering::SeqCst);
         let byte = signal as u8;
         // SAFETY: `write` may be called in a handler, with one byte that lives until it returns.
         unsafe { libc::write(TO_CLEANER.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
     }
-    // SAFETY: the handler only loads an atomic and calls `write`; `signal` may be called at any
-    // time.
+    // SAFETY: the handler only uses atomics and calls `write`; `signal` may be called at any time.
     unsafe {
         let before = libc::signal(signal, tell as extern "C" fn(libc::c_int) as libc::sighandler_t);
         if before != libc::SIG_DFL {
             libc::signal(signal, before);
         }
+    }
+}
+
+/// Does not return if a signal has come for the cleaner, which ends the process: what fails meanwhile
+/// because its files are gone must neither be told nor end the process first.
+pub fn await_end() {
+    while IS_ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
     }
 }
 

@@ -161,6 +161,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),
     };
+    interrupt::await_end();
     import::remove_temporary();
     done.unwrap_or_else(|error| {
         output::failure(&error);
