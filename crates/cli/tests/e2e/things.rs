@@ -232,6 +232,14 @@ fn a_signal_while_an_archive_is_read_leaves_no_folder() {
     let written = || fs::read_dir(sandbox.path("tmp")).unwrap().count();
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let mut report = sandbox.apex(&["report", "endless.tar"]);
+        // A shell that starts tests in the background has them ignore SIGINT, and so would `apex`.
+        // SAFETY: between fork and exec; `signal` is async-signal-safe, and SIG_DFL a valid action.
+        unsafe {
+            report.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let mut apex = Running::start(report.env("TMPDIR", sandbox.path("tmp")));
         wait_until("the folder is made", || written() > 0);
         send(apex.0.id(), signal);
