@@ -420,7 +420,8 @@ mod tests {
 
     #[test]
     fn idle_time_and_the_unknown_share_are_of_all() {
-        assert_eq!(distinct(1.0).idle_ns().value, f64::from((100..108).sum::<i32>()));
+        let causes = i32::try_from(IdleCause::ALL.len()).unwrap();
+        assert_eq!(distinct(1.0).idle_ns().value, f64::from((100..100 + causes).sum::<i32>()));
         assert_eq!(Accounts::default().idle_ns().value, 0.0);
         assert_eq!(distinct(1.0).unknown_share(), 32.0 / 5_000.0);
         assert_eq!(Accounts { span_ns: 0.0, ..distinct(1.0) }.unknown_share(), 0.0);
