@@ -58,8 +58,8 @@ fn handle(signal: libc::c_int) {
     }
 }
 
-/// Does not return if a signal has come for the cleaner, which ends the process: what fails meanwhile
-/// because its files are gone must neither be told nor end the process first.
+/// Does not return if a signal has come for the cleaner, which ends the process: what fails
+/// meanwhile because its files are gone must neither be told nor end the process first.
 pub fn await_end() {
     while IS_ENDING.load(Ordering::SeqCst) {
         std::thread::park();

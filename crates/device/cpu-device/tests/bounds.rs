@@ -198,7 +198,8 @@ fn variables_and_parameters_of_any_size_are_refused_by_code() {
     for bytes in [1u64 << 39, 1 << 40] {
         refused(&format!(".global .align 1 .b8 x[{bytes}];"), CUDA_ERROR_OUT_OF_MEMORY);
         refused(&format!(".global .align 1 .b8 x[{bytes}] = {{1, 2, 3}};"), CUDA_ERROR_OUT_OF_MEMORY);
-        // A module has 64 KiB of constants at most, whatever the device's memory: ptxas says so, too.
+        // A module has 64 KiB of constants at most, whatever the device's memory: ptxas says so,
+        // too.
         refused(&format!(".const .align 1 .b8 x[{bytes}]; .const .b8 y[{bytes}];"), CUDA_ERROR_INVALID_PTX);
         refused(
             &format!(".visible .entry k(.param .align 1 .b8 x[{bytes}]) {{ ret; }}"),

@@ -25,7 +25,7 @@ impl Reason {
     pub fn sentence(self) -> &'static str {
         match self {
             Reason::Loaded => "the address may come from memory",
-            Reason::Absolute => "the address comes from no parameter",
+            Reason::Absolute => "the address may come from no parameter",
             Reason::Call => "a function is called",
             Reason::Instruction => "what this instruction accesses is not known",
             Reason::Malformed => "the PTX is too long, or not what a compiler writes for 64-bit programs",

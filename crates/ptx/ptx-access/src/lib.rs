@@ -31,7 +31,8 @@
 //! # Invariants
 //! 1. *A set is never too small*, for programs whose addresses lie in the allocation of a pointer
 //!    that they are computed from, as CUDA C++ demands. A kernel with an address that comes from
-//!    memory, a call, or an instruction whose accesses are not known is a [barrier](Barrier).
+//!    memory or a call, or that may be a number without a pointer in it, or with an instruction
+//!    whose accesses are not known, is a [barrier](Barrier).
 //! 2. A parameter that is added to an address counts, whether it is a pointer or a number: a number
 //!    points into no allocation, and adds nothing to the set of a launch.
 //! 3. The analysis does not look at control flow, so its result does not depend on the order of

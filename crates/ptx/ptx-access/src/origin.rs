@@ -29,8 +29,8 @@ pub(crate) struct Origin {
     pub piece: bool,
     /// It may be a pointer from memory.
     pub loaded: bool,
-    /// It may be a number without a pointer in it. Added to a pointer, it is an offset; as an address,
-    /// it is one that nobody knows, however it was put together.
+    /// It may be a number without a pointer in it. Added to a pointer, it is an offset; as an
+    /// address, it is one that nobody knows, however it was put together.
     pub bare: bool,
 }
 

@@ -115,7 +115,8 @@ impl Energy {
     pub fn of(machine: &Machine, profile: &Profile, origin_ns: u64, rates: Rates) -> Option<Self> {
         let all = DeviceWindows::of(profile, origin_ns);
         let devices: Vec<_> = all.iter().filter_map(|windows| device(machine, profile, windows)).collect();
-        // The work and the price are those of the whole run: a part of its joules says nothing of them.
+        // The work and the price are those of the whole run: a part of its joules says nothing of
+        // them.
         let whole = devices.iter().map(|device| device.whole.joules_of_all());
         let joules = whole.sum::<Option<Estimate>>();
         let (work, cost) = (Work::of(profile, joules), joules.and_then(|joules| rates.cost(joules)));

@@ -33,8 +33,8 @@
 //! 9. Calls pass and get as many parameters as the function or the prototype has, of the same size
 //!    and, for arrays, alignment.
 //! 10. A kernel's parameters, the shared memory that it and its callees declare, and the module's
-//!     constants are within the limits. `shfl` and `vote` have `.sync` where version and target want
-//!     it.
+//!     constants are within the limits. `shfl` and `vote` have `.sync` where version and target
+//!     want it.
 //!
 //! # What is not checked
 //!
