@@ -10,7 +10,7 @@ use ptx::instruction::{Flag, Opcode, Operation};
 pub enum Reason {
     /// The address is computed from something that was loaded from memory, or was returned.
     Loaded,
-    /// The address is computed from no parameter and no variable.
+    /// The address is, or may be, computed from no parameter and no variable.
     Absolute,
     /// A function is called.
     Call,
