@@ -1,6 +1,6 @@
 """Transformers on several ranks, of which one is late, and what APEX says of it.
 
-    ranks.py measure [--out DIR] [--ranks N] [--programs ddp,fsdp,tensor,experts] [--seconds S]
+    ranks.py measure [--out DIR] [--ranks N] [--programs ddp,fsdp,tensor,experts] [--runs none:bare,link:recorded,...] [--seconds S]
     ranks.py check DIR      # what `apex report` says of DIR's sessions, beside NCCL's own log
 
 `measure` runs each program of `rank_programs.py` bare and recorded: no rank late, the last one late by host code, by its input, by more work, and by copies
@@ -108,7 +108,7 @@ def measure(options):
     series = Series(options)
     order = [("host", "apart"), ("work", "recorded"), ("input", "recorded"), ("none", "recorded")]
     order += [("none", "bare"), ("link", "recorded"), ("none", "windows"), ("work", "bare"), *[("none", "fast"), ("none", "bare")] * FAST_PAIRS]
-    for late, how in order:
+    for late, how in options.runs or order:
         for program in options.programs:
             series.run(program, late, how)
     series.write()
@@ -176,6 +176,7 @@ def main():
     verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     verb.add_argument("--ranks", type=int, default=2)
     verb.add_argument("--programs", type=lambda names: names.split(","), default=PROGRAMS)
+    verb.add_argument("--runs", type=lambda runs: [run.split(":") for run in runs.split(",")], help="which rank is late in which kind of run, in order")
     verb.add_argument("--seconds", type=float, default=3600)
     verb.add_argument("--one-gpu", action="store_true")
     verb = verbs.add_parser("check")
