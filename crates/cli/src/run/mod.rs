@@ -5,6 +5,7 @@
 //! is in mapped files, and `apex` may be killed at any moment. Nothing is written to stdout;
 //! remarks go to stderr and `--quiet` silences them.
 
+mod assembler;
 pub mod child;
 mod dashboard;
 pub mod driver;

@@ -1,19 +1,24 @@
-//! `apex run --universal`: lowers the modules that the driver refuses, for the injected library.
+//! `apex run --universal`: what the injected library loads in place of modules that the driver
+//! refuses.
+//!
+//! Machine code by a newer ptxas comes first, since it changes nothing of the module; then the
+//! module's PTX, lowered.
 //!
 //! A thread listens on a socket in the session (`apex_conventions::universal`); each request has a
 //! thread that answers it. What they did is written into session.json at the end. The program never
 //! depends on it: without an answer it gets the driver's error.
 
+use super::assembler;
 use apex_conventions::universal::{PATIENCE, Request, SOCKET};
 use apex_trace::meta::{Lacking, Refused, Replaced};
 use apex_untrusted::Folder;
 use fatbin::embedded;
-use ptx_retarget::{Gpu, Header, Lowered, lower, newest_of_driver};
+use ptx_retarget::{Gpu, Header, lower, newest_of_driver};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -56,12 +61,13 @@ pub fn start(session: &Folder, universal: Option<Universal>) -> io::Result<Optio
     let listener = UnixListener::bind(&socket)?;
     let (ends, refused) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let (end, log) = (Arc::clone(&ends), Arc::clone(&refused));
+    let path = session.path().to_owned();
     let thread = spawn(move || {
         let streams = listener.incoming().take_while(|_| !end.load(Ordering::Acquire)).flatten();
         let answers = streams.filter_map(|stream| {
-            let log = Arc::clone(&log);
+            let (log, path) = (Arc::clone(&log), path.clone());
             // A program that breaks off gets no answer.
-            spawn(move || drop(answer(stream, universal, &log))).ok()
+            spawn(move || drop(answer(stream, &path, universal, &log))).ok()
         });
         answers.collect::<Vec<_>>().into_iter().for_each(|answer| drop(answer.join()));
     })?;
@@ -85,7 +91,12 @@ impl Server {
     }
 }
 
-fn answer(mut stream: UnixStream, universal: Universal, log: &Mutex<Vec<Refused>>) -> io::Result<()> {
+fn answer(
+    mut stream: UnixStream,
+    session: &Path,
+    universal: Universal,
+    log: &Mutex<Vec<Refused>>,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut head = [0; Request::BYTES];
@@ -93,42 +104,63 @@ fn answer(mut stream: UnixStream, universal: Universal, log: &Mutex<Vec<Refused>
     let Some(request) = Request::from_bytes(&head) else { return Ok(()) };
     let mut image = Vec::new();
     (&mut stream).take(request.bytes).read_to_end(&mut image)?;
-    let (text, refused) = lowered(&image, request, universal).unwrap_or_default();
-    stream.write_all(&(text.len() as u64).to_le_bytes())?;
-    stream.write_all(text.as_bytes())?;
-    let Some(mut refused) = refused else { return Ok(()) };
-    // Where the driver takes long, it is compiling.
-    let mut is_loaded = [1];
-    let told = if text.is_empty() { Ok(1) } else { stream.read(&mut is_loaded) };
-    if matches!(told, Ok(0)) || is_loaded == [0] {
-        refused.after = None;
-    }
+    let note = offered(&mut stream, session, &image, request, universal);
+    // There is nothing more, which only a program without any offer that suits waits for.
+    let _ = stream.write_all(&0_u64.to_le_bytes());
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     if log.len() < MOST {
-        log.push(refused);
+        log.extend(note);
     }
     Ok(())
 }
 
-/// PTX in place of an image, empty if there is none, and the note about it; `None` where the
-/// header is not the reason for the refusal.
-fn lowered(image: &[u8], request: Request, universal: Universal) -> Option<(String, Option<Refused>)> {
+/// Offers what may be loaded in place of an image until something is, and what became of it; `None`
+/// where the header is not the reason for the refusal.
+fn offered(
+    stream: &mut UnixStream,
+    session: &Path,
+    image: &[u8],
+    request: Request,
+    universal: Universal,
+) -> Option<Refused> {
+    let (source, module, gpu) = refused_by_header(image, request)?;
+    let header = Header::of(&module)?;
+    if let Some(ptxas) = assembler::find(gpu, request.driver_version, header) {
+        let code = ptxas.assemble(session, &source, request.capability, header.target);
+        if code.is_some_and(|code| is_taken(stream, &code)) {
+            let (major, minor) = ptxas.release;
+            let after = format!("machine code by ptxas {major}.{minor}");
+            let before = header.to_string();
+            return Some(Refused { before, after: Some(after), assembled: true, ..note(&module, request) });
+        }
+    }
+    let (text, lowered) = lowered(&module, gpu, request, universal);
+    let is_taken = !text.is_empty() && is_taken(stream, text.as_bytes());
+    Some(Refused { after: lowered.after.clone().filter(|_| is_taken), ..lowered })
+}
+
+/// Whether the driver takes an offer. Where it takes long, it is compiling, and counts as loaded.
+fn is_taken(stream: &mut UnixStream, code: &[u8]) -> bool {
+    let sent = stream.write_all(&(code.len() as u64).to_le_bytes()).and_then(|()| stream.write_all(code));
+    let mut is_loaded = [1];
+    sent.is_ok() && !matches!(stream.read(&mut is_loaded), Ok(0)) && is_loaded != [0]
+}
+
+/// The PTX of an image, if its header is the reason why the driver refused it.
+fn refused_by_header(image: &[u8], request: Request) -> Option<(String, ptx::Module, Gpu)> {
     let gpu = Gpu { capability: request.capability, newest: newest_of_driver(request.driver_version) };
     let images = embedded::images(image).ok()?;
     let [contents] = &images[..] else { return None };
-    let source = String::from_utf8_lossy(contents.ptx_for(gpu.capability)?);
+    let source = String::from_utf8_lossy(contents.ptx_for(gpu.capability)?).into_owned();
     let module = ptx::parse(&source).ok()?;
-    if Header::of(&module).is_none_or(|header| gpu.takes(header) || !header.is_known()) {
-        return None;
-    }
-    let lowered = lower(&module, gpu, universal == Universal::Approximate);
-    let text = if lowered.blocked.is_empty() { lowered.module.to_string() } else { String::new() };
-    let refused = note(&module, &lowered, request, !text.is_empty());
-    Some((text, Some(refused)))
+    let is_too_new = Header::of(&module).is_some_and(|header| !gpu.takes(header) && header.is_known());
+    is_too_new.then_some((source, module, gpu))
 }
 
-fn note(module: &ptx::Module, lowered: &Lowered, request: Request, is_loaded: bool) -> Refused {
-    let kernels = module.functions().filter(|function| function.kind == ptx::FunctionKind::Entry);
+/// PTX in place of a module, empty if there is none, and the note about it.
+fn lowered(module: &ptx::Module, gpu: Gpu, request: Request, universal: Universal) -> (String, Refused) {
+    let lowered = lower(module, gpu, universal == Universal::Approximate);
+    let text = if lowered.blocked.is_empty() { lowered.module.to_string() } else { String::new() };
     let headers = lowered.headers.map(|(before, after)| (before.to_string(), after.to_string()));
     let (before, after) = headers.unwrap_or_default();
     let changes = lowered.changes.iter().map(|change| Replaced {
@@ -144,14 +176,25 @@ fn note(module: &ptx::Module, lowered: &Lowered, request: Request, is_loaded: bo
         form: found.form.clone(),
         needs: found.needs.iter().map(ToString::to_string).collect(),
     });
+    let is_whole = !text.is_empty();
+    let refused = Refused {
+        before,
+        after: is_whole.then_some(after),
+        changes: if is_whole { changes.take(MOST).collect() } else { Vec::new() },
+        blocked: blocked.take(MOST).collect(),
+        ..note(module, request)
+    };
+    (text, refused)
+}
+
+/// What a note says of every module.
+fn note(module: &ptx::Module, request: Request) -> Refused {
+    let kernels = module.functions().filter(|function| function.kind == ptx::FunctionKind::Entry);
     Refused {
         kernels: kernels.take(MOST_KERNELS).map(|kernel| kernel.name.to_string()).collect(),
         capability: request.capability,
         result: request.result,
-        before,
-        after: is_loaded.then_some(after),
-        changes: if is_loaded { changes.take(MOST).collect() } else { Vec::new() },
-        blocked: blocked.take(MOST).collect(),
+        ..Refused::default()
     }
 }
 
@@ -165,8 +208,9 @@ mod tests {
         Request { capability: 80, driver_version: 13000, result, bytes: 0 }
     }
 
-    fn asked(source: &str, universal: Universal) -> Option<(String, Option<Refused>)> {
-        lowered(source.as_bytes(), request(218), universal)
+    fn asked(source: &str, universal: Universal) -> Option<(String, Refused)> {
+        let (_, module, gpu) = refused_by_header(source.as_bytes(), request(218))?;
+        Some(lowered(&module, gpu, request(218), universal))
     }
 
     #[test]
@@ -174,7 +218,6 @@ mod tests {
         let pairs = format!(".version 8.6\n.target sm_100{HEAD}add.f32x2 %rd0, %rd1, %rd2; ret; }}\n");
         let (text, refused) = asked(&pairs, Universal::Exact).unwrap();
         assert!(text.starts_with(".version 7.0\n.target sm_75\n"), "{text}");
-        let refused = refused.unwrap();
         assert_eq!((refused.changes[0].row.as_str(), refused.changes[0].line), ("f32x2", 6));
         for other in [".version 7.0\n.target sm_80", ".version 7.0\n.target sm_90", "no PTX", ""] {
             assert_eq!(asked(&format!("{other}{HEAD}nonsense; }}\n"), Universal::Exact), None);
@@ -186,10 +229,10 @@ mod tests {
         let body = ".reg .b16 %h; tanh.approx.bf16 %h, %h; ret; }\n";
         let source = format!(".version 7.8\n.target sm_90{HEAD}{body}");
         let (text, refused) = asked(&source, Universal::Exact).unwrap();
-        assert_eq!((text.as_str(), refused.unwrap().blocked[0].form.as_str()), ("", "tanh.approx.bf16"));
+        assert_eq!((text.as_str(), refused.blocked[0].form.as_str()), ("", "tanh.approx.bf16"));
         let (text, refused) = asked(&source, Universal::Approximate).unwrap();
         assert!(text.contains("tanh.approx.f32"), "{text}");
-        assert!(!refused.unwrap().changes[0].exact);
+        assert!(!refused.changes[0].exact);
     }
 
     #[test]

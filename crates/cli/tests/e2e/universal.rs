@@ -3,6 +3,7 @@
 
 use crate::common::{Sandbox, output, text};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 
 const WAYS: [&str; 6] = [
     "cuModuleLoad",
@@ -30,7 +31,13 @@ const PAIRS: &str = "cvt.rn.f32.u32 %f0, %r1; mov.b64 %rd2, {%f0, %f0};\n\
 
 /// What the client prints.
 fn loaded(sandbox: &Sandbox, options: &[&str], way: &str) -> String {
+    loaded_with("", sandbox, options, way)
+}
+
+/// What the client prints where `ptxas` is the newer one.
+fn loaded_with(ptxas: &str, sandbox: &Sandbox, options: &[&str], way: &str) -> String {
     let mut command = sandbox.apex(&["run", "--device", "cpu", "-o"]);
+    command.env("APEX_PTXAS", sandbox.path(ptxas));
     let session = sandbox.path("s");
     let _ = std::fs::remove_dir_all(&session);
     command.arg(session).args(options).arg("--").arg(test_build::program("driver-client"));
@@ -71,6 +78,56 @@ fn a_header_alone_is_lowered_for_a_version_and_for_a_target() {
         assert_eq!(loaded(&sandbox, &[], "cuModuleLoadData"), code);
         assert_eq!(loaded(&sandbox, &["--universal"], "cuModuleLoadData"), written(|thread| 3 * thread + 1));
     }
+}
+
+/// Writes a program that says to be the ptxas of CUDA 13.6. The CPU device loads no machine code, so
+/// this one gives PTX in its place, through the filter.
+fn write_ptxas(sandbox: &Sandbox, name: &str, filter: &str) {
+    let told = "echo Cuda compilation tools, release 13.6, V13.6.1";
+    let script = format!("#!/bin/sh\n[ $1 = --version ] && exec {told}\necho $2 >>asked\n{filter} <$5 >$4\n");
+    std::fs::write(sandbox.path(name), script).unwrap();
+    std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
+    let sandbox = Sandbox::new();
+    write_ptxas(&sandbox, "good", "sed s/9.6/7.0/");
+    write_ptxas(&sandbox, "bad", "tr a-z b-za");
+    write_ptxas(&sandbox, "failing", "false");
+    std::fs::write(sandbox.path("k.ptx"), kernel(".version 9.6\n.target sm_80", "")).unwrap();
+    for (ptxas, told) in [
+        (
+            "good",
+            "(PTX 9.6, sm_80) was loaded unchanged, as machine code by ptxas 13.6, which is newer than the driver",
+        ),
+        ("bad", "(PTX 9.6, sm_80) was loaded with another header: PTX 7.0, sm_75"),
+        ("failing", "was loaded with another header: PTX 7.0, sm_75"),
+        ("missing", "was loaded with another header: PTX 7.0, sm_75"),
+    ] {
+        let printed = loaded_with(ptxas, &sandbox, &["--universal"], "cuLibraryLoadData");
+        assert_eq!(printed, written(|thread| 3 * thread + 1), "{ptxas}");
+        let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+        assert!(report.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{ptxas}: {report}");
+    }
+    assert_eq!(std::fs::read_to_string(sandbox.path("asked")).unwrap(), "sm_80\n".repeat(3));
+    assert!(
+        std::fs::read_dir(sandbox.path("s"))
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("universal") })
+    );
+}
+
+#[test]
+fn a_target_is_nothing_for_ptxas() {
+    let sandbox = Sandbox::new();
+    write_ptxas(&sandbox, "good", "sed s/9.6/7.0/");
+    std::fs::write(sandbox.path("k.ptx"), kernel(NEWER, PAIRS)).unwrap();
+    assert_eq!(
+        loaded_with("good", &sandbox, &["--universal"], "cuModuleLoadData"),
+        written(|thread| 6 * thread + 2)
+    );
+    assert!(!sandbox.path("asked").exists());
 }
 
 #[test]

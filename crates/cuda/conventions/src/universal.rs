@@ -1,9 +1,10 @@
 //! The messages between the injected library and `apex run --universal`.
 //!
 //! The library connects to [`SOCKET`] in the session, once for each module that the driver refuses,
-//! and sends a [`Request`] and the image. The answer is the length of the lowered PTX (u64, least
-//! byte first), 0 if there is none, and the PTX. The library then sends a byte: 1 if the driver has
-//! loaded this PTX.
+//! and sends a [`Request`] and the image. The answer is a series of offers, the one that changes
+//! least first: the length of machine code or PTX (u64, least byte first), and its bytes. After each
+//! the library sends a byte: 1 if the driver has loaded it, which ends the series, as the length 0
+//! does.
 
 use crate::variables::SESSION;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 pub const SOCKET: &str = "universal.sock";
 /// Longest wait of either side for the other.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Largest image, and largest PTX of an answer.
+/// Largest image, and largest offer.
 pub const MOST_BYTES: usize = 64 << 20;
 
 /// Whether `apex run` listens in the session of this process.

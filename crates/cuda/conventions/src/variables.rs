@@ -56,6 +56,11 @@ pub const LIB_DIR: Variable = variable(
     "`apex`, `apex_cuda`",
     "Folder of APEX's libraries ([search path](install.md#search-path-of-the-libraries)).",
 );
+pub const PTXAS: Variable = variable(
+    "APEX_PTXAS",
+    "`apex run`",
+    "Path of the ptxas that `--universal` uses, in place of the newest that is found ([universal](universal.md)).",
+);
 pub const CPU_COUNTS: Variable =
     variable("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`.");
 pub const CPU_TIMEOUT: Variable =
@@ -127,10 +132,11 @@ pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex
 pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
 
 /// Variables that users set.
-pub const USERS: [Variable; 13] = [
+pub const USERS: [Variable; 14] = [
     DISABLE,
     DRIVER,
     LIB_DIR,
+    PTXAS,
     CPU_COUNTS,
     CPU_ENGINE,
     CPU_TIMEOUT,

@@ -84,8 +84,11 @@ pub struct Refused {
     pub result: u32,
     /// Version and target of the module.
     pub before: String,
-    /// Those of what was loaded in its place; `None` if the program got the driver's error.
+    /// What was loaded in its place: version and target of PTX, or machine code and who assembled
+    /// it; `None` if the program got the driver's error.
     pub after: Option<String>,
+    /// Whether machine code was: nothing of the module was changed then.
+    pub assembled: bool,
     /// The replaced instructions.
     pub changes: Vec<Replaced>,
     /// What nothing replaces, or only approximately.

@@ -1,14 +1,15 @@
 //! Modules whose PTX is too new for the driver or the GPU (`apex run --universal`).
 //!
 //! `apex run` listens on a socket in the session. When the driver refuses a module for a reason
-//! that its header may be, this action sends the image there, and gets PTX that computes the same,
-//! or the answer that there is none. It knows nothing of PTX.
+//! that its header may be, this action sends the image there, and is offered machine code or PTX
+//! that computes the same, or nothing. It knows nothing of PTX.
 //!
 //! # Contract
 //! 1. *The driver decides first.* Only a module that it has refused is sent.
 //! 2. *The program's error stays* if there is no answer in time, if no exact change suffices, or if
-//!    the driver refuses the changed module too.
-//! 3. *Bounded.* A request waits for at most [`PATIENCE`], and reads at most [`MOST_BYTES`].
+//!    the driver refuses all that is offered.
+//! 3. *Bounded.* Each offer is waited for at most [`PATIENCE`] and has at most [`MOST_BYTES`], and
+//!    there are at most [`MOST_OFFERS`].
 
 use crate::driver;
 use apex_conventions::universal::{MOST_BYTES, PATIENCE, Request, SOCKET};
@@ -30,22 +31,18 @@ pub fn is_too_new(result: CUresult) -> bool {
     )
 }
 
-/// PTX in place of an image.
-pub struct Lowered {
-    /// The text, a zero byte at its end.
-    pub text: Vec<u8>,
+/// Most offers for an image.
+const MOST_OFFERS: usize = 4;
+
+/// What `apex run` offers in place of an image.
+pub struct Offers {
     stream: UnixStream,
+    left: usize,
 }
 
-impl Lowered {
-    /// Tells `apex run` whether the driver has loaded it.
-    pub fn tell(mut self, is_loaded: bool) {
-        let _ = self.stream.write_all(&[u8::from(is_loaded)]);
-    }
-}
-
-/// PTX in place of an image that the driver has refused with `result`; `None` if there is none.
-pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
+/// Asks for offers in place of an image that the driver has refused with `result`; `None` if nobody
+/// answers.
+pub fn offers(result: CUresult, image: &[u8]) -> Option<Offers> {
     let request = Request {
         capability: driver::architecture(),
         driver_version: driver::version(),
@@ -55,15 +52,28 @@ pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
     let mut stream = connect()?;
     stream.write_all(&request.to_bytes()).ok()?;
     stream.write_all(image).ok()?;
-    let mut length = [0; 8];
-    stream.read_exact(&mut length).ok()?;
-    let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|&bytes| bytes > 0)?;
-    if length > MOST_BYTES {
-        return None;
+    Some(Offers { stream, left: MOST_OFFERS })
+}
+
+impl Offers {
+    /// The next offer, a zero byte at its end; `None` if there is none.
+    pub fn another(&mut self) -> Option<Vec<u8>> {
+        self.left = self.left.checked_sub(1)?;
+        let mut length = [0; 8];
+        self.stream.read_exact(&mut length).ok()?;
+        let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|&bytes| bytes > 0)?;
+        if length > MOST_BYTES {
+            return None;
+        }
+        let mut code = vec![0; length + 1];
+        self.stream.read_exact(&mut code[..length]).ok()?;
+        Some(code)
     }
-    let mut text = vec![0; length + 1];
-    stream.read_exact(&mut text[..length]).ok()?;
-    Some(Lowered { text, stream })
+
+    /// Tells `apex run` whether the driver has loaded the last offer.
+    pub fn tell(&mut self, is_loaded: bool) {
+        let _ = self.stream.write_all(&[u8::from(is_loaded)]);
+    }
 }
 
 /// A connection to `apex run`. The path of a socket is limited to some hundred bytes, that of a

@@ -2,7 +2,7 @@
 //!
 //! Each stands in for the ordinary hook of a call that loads code and makes the call through it;
 //! where the driver refuses the code, it makes the call again with what
-//! [`crate::actions::universal`] got for it. The program sees the second result only if that is a
+//! [`crate::actions::universal`] is offered for it. The program sees the second result only if that is a
 //! success.
 
 use super::Hook;
@@ -42,23 +42,29 @@ pub static ACTION: Action = Action {
 /// Lets the table name this module as it names others.
 use crate::hooks::retargeted;
 
-/// The result of a call that loads code, made again with lowered code if the driver refuses it.
+/// The result of a call that loads code, made again with what is offered in its place if the driver
+/// refuses it.
 fn retried(
     first: CUresult,
     image: impl FnOnce() -> Option<Vec<u8>>,
-    again: impl FnOnce(*const c_void) -> CUresult,
+    again: impl Fn(*const c_void) -> CUresult,
 ) -> CUresult {
     if !universal::is_too_new(first) {
         return first;
     }
-    let mut lowered = None;
-    guarded(|| lowered = image().and_then(|image| universal::lowered(first, &image)));
-    let Some(mut lowered) = lowered else { return first };
-    // Never released: the driver may read a library's code as long as the library exists.
-    let text: &'static [u8] = std::mem::take(&mut lowered.text).leak();
-    let is_loaded = again(text.as_ptr().cast()) == CUDA_SUCCESS;
-    lowered.tell(is_loaded);
-    if is_loaded { CUDA_SUCCESS } else { first }
+    let mut offers = None;
+    guarded(|| offers = image().and_then(|image| universal::offers(first, &image)));
+    let Some(mut offers) = offers else { return first };
+    while let Some(code) = offers.another() {
+        let is_loaded = again(code.as_ptr().cast()) == CUDA_SUCCESS;
+        offers.tell(is_loaded);
+        if is_loaded {
+            // Never released: the driver may read a library's code as long as the library exists.
+            code.leak();
+            return CUDA_SUCCESS;
+        }
+    }
+    first
 }
 
 /// An image that the driver has read, if it is one piece.

@@ -11,6 +11,9 @@ const MOST: usize = 3;
 pub fn sentence(refused: &Refused) -> String {
     let module = format!("the module of {} ({})", listed(&refused.kernels), refused.before);
     match &refused.after {
+        Some(after) if refused.assembled => {
+            format!("{module} was loaded unchanged, as {after}, which is newer than the driver")
+        }
         Some(after) if refused.changes.is_empty() => {
             format!("{module} was loaded with another header: {after}")
         }
@@ -85,6 +88,12 @@ mod tests {
              18 and 1 more"
         );
         refused.changes.clear();
+        let assembled = Some("machine code by ptxas 13.5".into());
+        assert_eq!(
+            sentence(&Refused { after: assembled, assembled: true, ..refused.clone() }),
+            "the module of scale (PTX 8.8, sm_100a) was loaded unchanged, as machine code by ptxas 13.5, which is \
+             newer than the driver"
+        );
         assert!(sentence(&refused).ends_with("was loaded with another header: PTX 7.0, sm_75"));
         let lacking = Lacking {
             line: 7,
