@@ -171,7 +171,8 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         let depth = |f: usize| {
             let rule = &findings[f].rule;
             let own = ancestors_and_self(rule, &fired).any(|rule| explained.contains_key(rule));
-            let container = findings[f].part_of.as_ref().map_or(0, |rule| 1 + ancestors(rule, &fired).count());
+            let container =
+                findings[f].part_of.as_ref().map_or(0, |rule| 1 + ancestors(rule, &fired).count());
             (ancestors(rule, &fired).count() + usize::from(own)).max(container)
         };
         depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))

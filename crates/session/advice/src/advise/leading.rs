@@ -141,13 +141,16 @@ pub(super) fn note_leaders(profile: &Profile, findings: &mut [Finding]) {
 
 /// The rule of the largest general finding about the host of whose time a finding about the host
 /// explains a part without leading it.
-fn container(profile: &Profile, findings: &[Finding], specific: &Finding, leads: &[String]) -> Option<String> {
-    let holds = |general: &&Finding| {
-        !leads.contains(&general.rule) && part(profile, specific, general) >= NAMED
-    };
+fn container(
+    profile: &Profile,
+    findings: &[Finding],
+    specific: &Finding,
+    leads: &[String],
+) -> Option<String> {
+    let holds =
+        |general: &&Finding| !leads.contains(&general.rule) && part(profile, specific, general) >= NAMED;
     let largest = findings.iter().filter(holds).max_by(|a, b| time_of(a).total_cmp(&time_of(b)))?;
-    (specific.scope == Scope::Host && time_of(specific) <= time_of(largest))
-        .then(|| largest.rule.clone())
+    (specific.scope == Scope::Host && time_of(specific) <= time_of(largest)).then(|| largest.rule.clone())
 }
 
 /// Names in the summary of each general finding the cause that explains most of it, with its

@@ -113,13 +113,18 @@ fn put_leaders_first(findings: &mut [Finding]) {
 fn note_larger_claims(findings: &mut [Finding]) {
     for at in 0..findings.len() {
         let (before, after) = findings.split_at_mut(at + 1);
-        let Some(finding) = before.last_mut().filter(|finding| known(finding) == Known::Worth) else { continue };
+        let Some(finding) = before.last_mut().filter(|finding| known(finding) == Known::Worth) else {
+            continue;
+        };
         let is_larger = |other: &&Finding| {
             finding.leads.contains(&other.rule) && time_of(other) > time_of(finding) && other.within.is_none()
         };
         if let Some(larger) = after.iter().find(is_larger) {
             let reason = &mut finding.confidence.reason;
-            *reason = format!("{reason}; it comes before {}, which claims more, as a part of its cause", larger.rule);
+            *reason = format!(
+                "{reason}; it comes before {}, which claims more, as a part of its cause",
+                larger.rule
+            );
         }
     }
 }
@@ -165,14 +170,20 @@ mod tests {
         let ranked =
             ranked(vec![finding("APEX-T24", Some(0.5), &[]), finding("APEX-L96", Some(0.2), &["APEX-T24"])]);
         assert_eq!(ranked[0].rule, "APEX-L96");
-        assert!(ranked[0].confidence.reason.ends_with("it comes before APEX-T24, which claims more, as a part of its cause"));
+        assert!(
+            ranked[0]
+                .confidence
+                .reason
+                .ends_with("it comes before APEX-T24, which claims more, as a part of its cause")
+        );
     }
 
     /// Specific rules lead general ones, and never the other way round.
     fn findings() -> impl Strategy<Value = Vec<Finding>> {
         const RULES: [&str; 8] =
             ["APEX-L96", "APEX-T95", "APEX-T87", "APEX-T24", "APEX-T41", "APEX-L43", "APEX-T60", "APEX-T130"];
-        let share = prop_oneof![1 => Just(None), 5 => (0.0..1.0f64).prop_map(Some), 1 => (0.0..0.04).prop_map(Some)];
+        let share =
+            prop_oneof![1 => Just(None), 5 => (0.0..1.0f64).prop_map(Some), 1 => (0.0..0.04).prop_map(Some)];
         let one = (share, any::<[bool; 3]>());
         prop::collection::vec(one, RULES.len()).prop_map(|drawn| {
             let general = ["APEX-T24", "APEX-T41", "APEX-L43"];

@@ -92,7 +92,9 @@ fn judge(profile: &Profile) -> Outcome {
                     "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it, \
                      and the upper end has what fusion or larger batches may save of the kernels' time"
                 }
-                None => "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it",
+                None => {
+                    "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it"
+                }
             },
         ),
     })

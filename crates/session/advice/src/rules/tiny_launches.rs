@@ -107,7 +107,10 @@ fn time_of_kernels(profile: &Profile, tiny: &[(usize, &Kernel)], share: f64) -> 
     let busy = account(profile, |accounts| accounts.kernels);
     let other = idle_during(profile, &[IdleCause::Transferring]).map_or(0.0, |idle| idle.bounds().1);
     let copies = account(profile, |accounts| accounts.copies).value;
-    Figure::predicted((time * EMPTY).min(busy.value), (0.0, time.min(busy.bounds().1) + share * (copies + other)))
+    Figure::predicted(
+        (time * EMPTY).min(busy.value),
+        (0.0, time.min(busy.bounds().1) + share * (copies + other)),
+    )
 }
 
 fn fault(kernel: &Kernel) -> Fault {

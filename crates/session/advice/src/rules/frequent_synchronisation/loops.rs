@@ -75,8 +75,8 @@ fn kernels_from(profile: &Profile, line: &Frame) -> f64 {
 fn share_from(profile: &Profile, counts: &[StackCount], line: &Frame) -> f64 {
     let is_same = |of: &Frame| (&of.file, &of.function) == (&line.file, &line.function);
     let sites = profile.sites(counts);
-    let from = sites.iter().filter(
-        |site| matches!(site.site, Site::Line(of) | Site::Through { python: of, .. } if is_same(of)),
-    );
+    let from = sites
+        .iter()
+        .filter(|site| matches!(site.site, Site::Line(of) | Site::Through { python: of, .. } if is_same(of)));
     total(from.map(|site| site.share.unwrap_or(1.0 / sites.len() as f64)))
 }
