@@ -87,12 +87,12 @@ fn judge(profile: &Profile) -> Outcome {
         },
         confidence: confidence(
             Level::Medium,
-            match framework(profile) {
-                Some(_) => {
+            match is_of_framework(profile) {
+                true => {
                     "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it, \
                      and the upper end has what fusion or larger batches may save of the kernels' time"
                 }
-                None => {
+                false => {
                     "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it"
                 }
             },
@@ -104,9 +104,13 @@ fn judge(profile: &Profile) -> Outcome {
 /// own kernels saves nothing of it.
 fn fused(profile: &Profile) -> Figure {
     let kernels = account(profile, |accounts| accounts.kernels).value;
-    let is_of_framework = framework(profile).is_some_and(|owner| owner != Owner::Own);
-    let time = if is_of_framework { kernels } else { 0.0 };
+    let time = if is_of_framework(profile) { kernels } else { 0.0 };
     Figure::predicted(LIKELY_FUSED * time, (0.0, FUSED * time))
+}
+
+/// Whether a framework's functions launch most kernels.
+fn is_of_framework(profile: &Profile) -> bool {
+    framework(profile).is_some_and(|owner| owner != Owner::Own)
 }
 
 /// The time without long gaps and pauses, in which launching may be slow.
@@ -242,6 +246,7 @@ mod tests {
         assert!((saving.value - 0.6).abs() < 1e-9, "{saving:?}");
         // Half of the idle time at least; at most all of it, because a graph leaves kernels as they are.
         assert!((low - 0.27).abs() < 1e-9 && (high - 0.66).abs() < 1e-9, "{saving:?}");
+        assert!(!finding.confidence.reason.contains("fusion"), "{}", finding.confidence.reason);
     }
 
     #[test]
