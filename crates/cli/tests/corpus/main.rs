@@ -133,6 +133,34 @@ fn assert_a_step_holds_its_kernels(id: &str, folder: &Path) {
     assert!(least <= step.bounds().1, "{id}: a step takes {step:?}, its kernels {kernels:?}");
 }
 
+/// Share of the job that figures of two computations may differ by.
+const ROUNDING: f64 = 1e-6;
+
+/// No finding about the host promises more than the idle time, unless it names work of the device;
+/// none promises more than there is; and the larger claim comes first, unless a finding before it
+/// says that it is a part of that one's cause.
+fn assert_claims_are_bounded_and_ordered(id: &str, folder: &Path, advice: &Value) {
+    let session = Profile::from_session(&Session::open(folder).unwrap());
+    let whole = session.in_phase(PhaseKind::Steady).unwrap_or(session);
+    let (accounts, span) = (whole.accounts(), whole.totals.span_ns.max(1.0));
+    let idle = (accounts.idle_ns().bounds().1 + accounts.unknown.value) / span;
+    let findings = advice["advice"]["findings"].as_array().unwrap();
+    let mut least = f64::INFINITY;
+    for finding in findings {
+        let (share, rule) = (&finding["saving"]["of_job"], finding["rule"].as_str().unwrap());
+        let Some(value) = share["value"].as_f64() else { continue };
+        let high = share["high"].as_f64().unwrap_or(value);
+        assert!(value <= high + ROUNDING && high <= 1.0 + ROUNDING, "{id}: {rule} {share}");
+        let is_general = ["APEX-L43", "APEX-L25", "APEX-T16"].contains(&rule);
+        assert!(!is_general || high <= idle.max(0.999) + ROUNDING, "{id}: {rule} {share} of {idle}");
+        let says = finding["confidence"]["reason"].as_str().unwrap().contains("it comes before ");
+        if value >= MINOR && !says {
+            assert!(value <= least + ROUNDING, "{id}: {rule} {share} after {least}");
+            least = least.min(value);
+        }
+    }
+}
+
 #[test]
 fn sessions_of_an_h200() {
     let sandbox = Sandbox::new();
@@ -141,7 +169,9 @@ fn sessions_of_an_h200() {
         let id = program.id();
         let folder = sandbox.path(&id);
         test_recorded::unpack(&test_recorded::archive(&id), &folder).unwrap();
-        found.insert(id.clone(), program.judge(&sandbox.json(&["advise", "--json", &id])));
+        let advice = sandbox.json(&["advise", "--json", &id]);
+        found.insert(id.clone(), program.judge(&advice));
+        assert_claims_are_bounded_and_ordered(&id, &folder, &advice);
         assert_a_step_holds_its_kernels(&id, &folder);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -22,7 +22,7 @@ use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
 use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
-use covering::{drop_covered, put_line_first, quote_places};
+use covering::{drop_covered, quote_places};
 use leading::{name_causes, note_leaders};
 use ranking::rank;
 use statements::add_remedies;
@@ -131,7 +131,6 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
         }
     }
     rank(profile, &mut advice.findings);
-    put_line_first(profile, &mut advice.findings);
     quote_places(profile, &mut advice.findings);
     add_remedies(profile, &mut advice.findings);
     advice.excellent = excellent(profile, &advice.findings);

@@ -240,6 +240,9 @@ pub(crate) const OF_LIBRARIES: [&str; 11] = [
     casts::RULE.id,
 ];
 
+/// Rules about copies between host and device, which a change may shorten with the waits for them.
+pub(crate) const OF_COPIES: [&str; 2] = [pageable_async_copy::RULE.id, synchronous_calls::RULE.id];
+
 pub(crate) use host_function::drop_waits;
 
 /// The rule that says that ranks wait for another one.
@@ -458,6 +461,7 @@ impl Rule {
             within: None,
             explains: Vec::new(),
             leads: Vec::new(),
+            part_of: None,
             within_time: None,
             summary: draft.summary,
             place: None,
@@ -770,6 +774,15 @@ pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
         *sums.entry(cause).or_default() += idle;
     }
     sums
+}
+
+/// The part of the idle time in which the host was sampled: nothing is known of the rest, so it
+/// counts neither for a function nor against it. 1 where all or nothing was sampled.
+pub(crate) fn sampled_part(profile: &Profile) -> f64 {
+    let samples = profile.activities.iter().flat_map(|activity| &activity.host_samples);
+    let sampled = total(samples.map(|samples| samples.sampled_ns));
+    let part = sampled / profile.accounts().idle_ns().value.max(1.0);
+    if part > 0.0 { part.min(1.0) } else { 1.0 }
 }
 
 /// The idle time of all devices that passes while the host does any of this; `None` unless all of

@@ -14,7 +14,10 @@
 //!    capped by that one, and does not add to it.
 //!
 //! No saving exceeds the accounts that it is taken from, and the upper end of its interval does not
-//! exceed those of these accounts.
+//! exceed those of these accounts: a finding about the host can save the idle time at most, and
+//! beside it only the time of kernels and copies of which it claims a part by name ([`highest`]).
+//! That a host which is not held up runs ahead of the device makes idle time disappear, and not the
+//! device's work.
 //!
 //! A change to kernels that makes launches needless saves the idle time around these too; one on
 //! the host's side that makes kernels or copies needless saves their time. Both are added to what
@@ -167,8 +170,10 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     order.sort_by(|&a, &b| {
         let depth = |f: usize| {
             let rule = &findings[f].rule;
-            let mut line = ancestors(rule, &fired).map(|(rule, _)| rule).chain([rule.as_str()]);
-            ancestors(rule, &fired).count() + usize::from(line.any(|rule| explained.contains_key(rule)))
+            let own = ancestors_and_self(rule, &fired).any(|rule| explained.contains_key(rule));
+            let container =
+                findings[f].part_of.as_ref().map_or(0, |rule| 1 + ancestors(rule, &fired).count());
+            (ancestors(rule, &fired).count() + usize::from(own)).max(container)
         };
         depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))
     });
@@ -177,6 +182,9 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
             continue;
         };
         let known = explained.get(rule.id).map(|&at| (findings[at].rule.clone(), at));
+        let container = findings[f].part_of.clone();
+        let container = container.and_then(|rule| Some((rule.clone(), *fired.get(&rule)?)));
+        let known = known.or(container.filter(|_| !explained.values().any(|&at| at == f)));
         let parent = ancestors(rule.id, &fired).next().map(|(parent, at)| (parent.to_owned(), at)).or(known);
         let parent = parent.map(|(parent, at)| (parent, findings[at].saving.time_ns));
         let limit = parent.as_ref().and_then(|(_, saving)| *saving);
@@ -185,17 +193,28 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
             Some(_) => time.value.min(all.during(rule.idle)),
             None => left.take(rule.idle, time.value),
         };
-        let idle = rules::idle_during(profile, rule.idle)
-            .map_or_else(|| idle_at_most(profile), |idle| idle.bounds().1);
         let ((least, most), (busy_least, busy_most)) = (time.bounds(), busy.bounds());
-        let most =
-            (most.min(idle) + busy_most).min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
+        let most = (most.min(most_idle(profile, rule.idle)) + busy_most)
+            .min(highest(profile, rule, busy))
+            .min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
         let value = (value + busy.value).min(limit.map_or(most, |limit| limit.value)).min(most);
         let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
         let observed = findings[f].saving.observed.take();
         findings[f].saving = Saving { observed, ..rules::job_saving(profile, saved) };
         findings[f].within = parent.map(|(parent, _)| parent);
     }
+}
+
+/// The most that a change on the host's side can save, nanoseconds: all idle time, and what the
+/// finding claims of the device's work. A finding that claims none of it cannot save any.
+fn highest(profile: &Profile, rule: &Rule, busy: Figure) -> f64 {
+    let claims_work = busy.value > 0.0 || rules::OF_COPIES.contains(&rule.id);
+    most_idle(profile, &IdleCause::ALL) + if claims_work { busy.bounds().1 } else { 0.0 }
+}
+
+/// The upper end of the idle time during these activities of the host, nanoseconds.
+fn most_idle(profile: &Profile, causes: &[IdleCause]) -> f64 {
+    rules::idle_during(profile, causes).map_or_else(|| idle_at_most(profile), |idle| idle.bounds().1)
 }
 
 /// The most that devices can be idle where not all of it was modelled, nanoseconds: what is known to
@@ -295,6 +314,14 @@ fn ancestors<'f>(
     let parent = |rule: &str| Rule::named(rule)?.parent;
     std::iter::successors(parent(rule), move |rule| parent(rule))
         .filter_map(|rule| Some((rule, *fired.get(rule)?)))
+}
+
+/// The ancestors of a rule that fired, and the rule.
+fn ancestors_and_self<'f>(
+    rule: &'f str,
+    fired: &'f BTreeMap<String, usize>,
+) -> impl Iterator<Item = &'f str> + 'f {
+    ancestors(rule, fired).map(|(rule, _)| rule).chain([rule])
 }
 
 pub(super) fn time_of(finding: &Finding) -> f64 {

@@ -6,18 +6,12 @@
 //! still do needless work. A place of which at least [`HALF`] is explained is no finding of its
 //! own.
 
-use super::capping::time_of;
 use crate::finding::{Finding, Quoted, Scope};
 use crate::rules::costly_line::{Work, work_by_place};
 use crate::rules::{self, Rule};
 use apex_profile::{Frame, Profile, Site, total};
 
 const HALF: f64 = 0.5;
-
-/// The part of a place's time for which its finding is said before others: who finds it needless
-/// saves all of it, others a little. A finding that saves more, or that knows the cause, comes
-/// first: it has a remedy.
-const WEIGHT: f64 = 0.25;
 
 /// Removes the finding about a line that other findings explain, unless it is of a known cause that
 /// claims a saving.
@@ -57,18 +51,6 @@ fn explained_of(profile: &Profile, findings: &[Finding], kernel: usize) -> f64 {
         .iter()
         .filter(|finding| finding.scope == Scope::Kernel && finding.rule != rules::COSTLY_LINE);
     total(others.filter_map(of)).min(1.0)
-}
-
-/// Puts a finding about a line that claims no saving before those of no known cause that save less
-/// than [`WEIGHT`] of its time.
-pub(super) fn put_line_first(profile: &Profile, findings: &mut Vec<Finding>) {
-    let is_line = |finding: &Finding| finding.rule == rules::COSTLY_LINE && finding.saving.time_ns.is_none();
-    let Some(at) = findings.iter().position(is_line) else { return };
-    let line = findings.remove(at);
-    let time = line.evidence.first().map_or(0.0, |share| share.figure.value) * profile.totals.span_ns;
-    let is_small = |finding: &Finding| finding.cause.is_none() && time_of(finding) < WEIGHT * time;
-    let before = findings.iter().position(is_small);
-    findings.insert(before.unwrap_or(findings.len()), line);
 }
 
 /// Notes the statement at the place that each finding is about: the one that its kernels spend most

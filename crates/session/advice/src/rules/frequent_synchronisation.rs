@@ -22,7 +22,7 @@ const LAUNCHES_EACH: u64 = 10;
 /// … or this maximum, if the waits cost at least this share of the time.
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
-/// Maximum share of the kernels' time that one call in place of a loop saves.
+/// Maximum share of the time of a loop's kernels that one call in its place saves.
 const ONE_CALL: f64 = 0.95;
 
 /// The change to make in JAX.
@@ -122,7 +122,7 @@ fn judge(profile: &Profile) -> Outcome {
             change(profile, launches, looped.as_ref())
         },
         saving: Saving {
-            beyond: looped.as_ref().map(|_| of_one_call(profile)),
+            beyond: looped.as_ref().map(of_one_call),
             ..without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile))
         },
         confidence: confidence(
@@ -218,11 +218,13 @@ fn last_before(profile: &Profile) -> Option<KernelFinding> {
     Some(kernel_finding(profile, last, fault))
 }
 
-/// The most that one call in place of a loop saves beside the waits: nearly all of the kernels'
-/// time, because a kernel over all elements takes hardly longer than over one.
-fn of_one_call(profile: &Profile) -> Figure {
-    let kernels = super::account(profile, |accounts| accounts.kernels);
-    Figure::predicted(0.0, (0.0, ONE_CALL * kernels.bounds().1))
+/// What one call in place of a loop saves beside the waits: at most nearly all of the time of the
+/// loop's kernels, because a kernel over all elements takes hardly longer than over one; half of it
+/// is the estimate where the loop is known.
+fn of_one_call(looped: &Loop) -> Figure {
+    let time = ONE_CALL * looped.kernels_ns;
+    let likely = if looped.known.is_some() { time / 2.0 } else { 0.0 };
+    Figure::predicted(likely, (0.0, time))
 }
 
 /// Estimates the saving if the host does not wait: it launches while the device works, and the

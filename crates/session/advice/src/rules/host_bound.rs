@@ -117,7 +117,7 @@ fn judge(profile: &Profile) -> Outcome {
             ))
         }),
         saving: Saving {
-            beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile) + reason.of_kernels(profile)))),
+            beyond: Some(beside(profile, reason)),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
         },
         confidence: confidence(
@@ -171,9 +171,11 @@ impl Reason {
         (reason, loads, inputs)
     }
 
-    /// The most that it costs in kernels, nanoseconds.
-    fn of_kernels(self, profile: &Profile) -> f64 {
+    /// The most that it costs in work of the device, nanoseconds: data that goes to the host and back
+    /// need not be copied.
+    fn of_work(self, profile: &Profile) -> f64 {
         match self {
+            Self::RoundTrip => account(profile, |accounts| accounts.copies).value,
             Self::Migration => FAULTS * account(profile, |accounts| accounts.kernels).value,
             _ => 0.0,
         }
@@ -262,13 +264,18 @@ fn is_dispatched_by_jax(profile: &Profile, waiting: &[&Activity]) -> bool {
     many && is_mostly_xla(profile)
 }
 
-/// Other idle time and copies, which may go with the code: a host that does not prepare the input
-/// runs ahead.
+/// Other idle time, which may go with the code: a host that does not prepare the input runs ahead.
 pub(super) fn behind_it(profile: &Profile) -> f64 {
     let others: Vec<IdleCause> =
         IdleCause::ALL.into_iter().filter(|cause| *cause != IdleCause::HostCode).collect();
     idle_during(profile, &others).map_or(0.0, |idle| idle.bounds().1)
-        + account(profile, |accounts| accounts.copies).bounds().1
+}
+
+/// What may go with the code: other idle time, and the work of the device that the reason explains,
+/// of which half is likely.
+fn beside(profile: &Profile, reason: Reason) -> Figure {
+    let work = reason.of_work(profile);
+    Figure::predicted(work / 2.0, (0.0, work + behind_it(profile)))
 }
 
 /// Copies: between small ones the host is as busy with calls as between launches.

@@ -156,19 +156,17 @@ fn saving(profile: &Profile, cause: &Cause, matched: f64, during: &[IdleCause]) 
                 Claims::Releasing => FRESH * account(profile, |accounts| accounts.kernels).value,
                 _ => 0.0,
             };
-            let beyond = Figure::predicted(0.0, (0.0, runs_ahead(profile, time) + anew));
+            let beyond = Figure::predicted(anew / 2.0, (0.0, runs_ahead(profile, time) + anew));
             Saving { beyond: Some(beyond), ..job_saving(profile, figure(time)) }
         }
         None => Saving { unknown_because: Some(NOT_MODELLED.to_owned()), ..Saving::default() },
     }
 }
 
-/// The most that a host saves beside the time that a cause claims, nanoseconds: the other idle time
-/// and the copies, because a host that is not held up runs ahead of the device.
+/// The most that a host saves beside the time that a cause claims, nanoseconds: the other idle
+/// time, because a host that is not held up runs ahead of the device.
 fn runs_ahead(profile: &Profile, claimed: f64) -> f64 {
-    let idle = profile.accounts().idle_ns().bounds().1;
-    let copies = account(profile, |accounts| accounts.copies).bounds().1;
-    (idle - claimed).max(0.0) + copies
+    (profile.accounts().idle_ns().bounds().1 - claimed).max(0.0)
 }
 
 /// Returns the saving of a variable in the time in which the device is busy.
@@ -187,19 +185,17 @@ fn busy_saving(profile: &Profile, cause: &Cause) -> Saving {
 }
 
 /// Adds the GPU time of the kernels that disappear with a cause's host functions, because these
-/// launch them: surely where the cause says so, at most where it says that their launches are
-/// needless.
+/// launch them, where the cause says so.
 fn with_kernels(profile: &Profile, cause: &Cause, saving: Saving) -> Saving {
+    if !cause.with_kernels {
+        return saving;
+    }
     let is_in = |stack: &CallStack| has_function(stack, |file, function| cause.names_host(file, function));
     let from = |count: &StackCount| profile.call_stacks.get(count.stack).is_some_and(is_in);
     let time = |kernel: &Kernel| Some(kernel.gpu_total_ns()? * share_where(&kernel.stacks, from)?);
     let time = total(profile.kernels.iter().filter_map(time)) * super::on_the_clock(profile);
     let Saves { least, likely, most } = cause.saves;
-    let busy = match (cause.with_kernels, cause.launches) {
-        (true, _) => Figure::predicted(time * likely, (time * least, time * most)),
-        (false, true) => Figure::predicted(0.0, (0.0, time * most)),
-        (false, false) => return saving,
-    };
+    let busy = Figure::predicted(time * likely, (time * least, time * most));
     Saving { beyond: Figure::sum(saving.beyond.into_iter().chain([busy])), ..saving }
 }
 

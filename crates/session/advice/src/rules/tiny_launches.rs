@@ -83,7 +83,7 @@ fn judge(profile: &Profile) -> Outcome {
         Some(idle) => {
             let idle = idle.scaled(share);
             Saving {
-                beyond: Some(time_of_kernels(profile, &tiny)),
+                beyond: Some(time_of_kernels(profile, &tiny, share)),
                 ..job_saving(profile, Figure::predicted(idle.value, (idle.bounds().0 / 2.0, idle.bounds().1)))
             }
         }
@@ -102,12 +102,15 @@ fn judge(profile: &Profile) -> Outcome {
 
 /// Estimates the saving of filling the multiprocessors, in the kernels' time on the clock. Its
 /// maximum includes copies between the launches.
-fn time_of_kernels(profile: &Profile, tiny: &[(usize, &Kernel)]) -> Figure {
+fn time_of_kernels(profile: &Profile, tiny: &[(usize, &Kernel)], share: f64) -> Figure {
     let time: f64 = tiny.iter().filter_map(|(_, kernel)| kernel.gpu_total_ns()).sum();
     let busy = account(profile, |accounts| accounts.kernels);
     let other = idle_during(profile, &[IdleCause::Transferring]).map_or(0.0, |idle| idle.bounds().1);
     let copies = account(profile, |accounts| accounts.copies).value;
-    Figure::predicted((time * EMPTY).min(busy.value), (0.0, busy.bounds().1 + copies + other))
+    Figure::predicted(
+        (time * EMPTY).min(busy.value),
+        (0.0, time.min(busy.bounds().1) + share * (copies + other)),
+    )
 }
 
 fn fault(kernel: &Kernel) -> Fault {

@@ -1,7 +1,7 @@
 //! Waits that one line makes again and again in a step: a loop that handles elements one by one.
 
-use super::super::{known, loops};
-use apex_profile::{Frame, Profile, Site, StackCount};
+use super::super::{known, loops, on_the_clock};
+use apex_profile::{Frame, Kernel, Profile, Site, StackCount, total};
 
 /// Minimum number of waits from one line in a step for them to be those of a loop.
 const EACH_STEP: f64 = 8.0;
@@ -17,6 +17,8 @@ pub(super) struct Loop {
     /// Whether one step alone has many of them. Where a step is one round of the loop, a known
     /// cause alone shows the loop.
     pub is_in_step: bool,
+    /// Time on the clock of the kernels that its function launches, nanoseconds.
+    pub kernels_ns: f64,
 }
 
 impl Loop {
@@ -36,7 +38,8 @@ impl Loop {
             (None, Some(meaning)) => format!("{line}: {meaning}"),
             (None, None) => return None,
         };
-        Some(Self { seen, known: known.map(|(_, remedy)| remedy), is_in_step: each.is_some() })
+        let kernels_ns = kernels_from(profile, line) * on_the_clock(profile);
+        Some(Self { seen, known: known.map(|(_, remedy)| remedy), is_in_step: each.is_some(), kernels_ns })
     }
 }
 
@@ -58,12 +61,22 @@ fn main_line<'p>(profile: &'p Profile, stacks: &[StackCount]) -> Option<(&'p Fra
 fn launches_from(profile: &Profile, line: &Frame) -> bool {
     let stacks = profile.kernels.iter().filter(|kernel| kernel.launches.any()).map(|kernel| &kernel.stacks);
     let graphs = profile.graphs.iter().filter(|graph| graph.launches > 0).map(|graph| &graph.stacks);
+    stacks.chain(graphs).any(|counts| share_from(profile, counts, line) > 0.0)
+}
+
+/// GPU time of the kernels that the function of a line launches, nanoseconds.
+fn kernels_from(profile: &Profile, line: &Frame) -> f64 {
+    let time = |kernel: &Kernel| Some(kernel.gpu_total_ns()? * share_from(profile, &kernel.stacks, line));
+    total(profile.kernels.iter().filter_map(time))
+}
+
+/// Share of the sampled stacks in which the function of a line is the innermost of the program's;
+/// equal shares where none was sampled.
+fn share_from(profile: &Profile, counts: &[StackCount], line: &Frame) -> f64 {
     let is_same = |of: &Frame| (&of.file, &of.function) == (&line.file, &line.function);
-    let comes_from = |counts: &Vec<StackCount>| {
-        profile
-            .sites(counts)
-            .iter()
-            .any(|site| matches!(site.site, Site::Line(of) | Site::Through { python: of, .. } if is_same(of)))
-    };
-    stacks.chain(graphs).any(comes_from)
+    let sites = profile.sites(counts);
+    let from = sites
+        .iter()
+        .filter(|site| matches!(site.site, Site::Line(of) | Site::Through { python: of, .. } if is_same(of)));
+    total(from.map(|site| site.share.unwrap_or(1.0 / sites.len() as f64)))
 }

@@ -1,7 +1,7 @@
 //! Functions of the host that a cause names, on the sampled call stacks of idle time.
 
 use super::super::host_function::{SAMPLES, of_what, samples_of};
-use super::super::{Draft, confidence, job_saving, percent};
+use super::super::{Draft, confidence, job_saving, launch_bound, percent, sampled_part};
 use super::{Known, is_worth, likely_ns, rows, runs_ahead, with_kernels};
 use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::{Cause, Claims};
@@ -138,7 +138,20 @@ fn saving(profile: &Profile, cause: &Cause, time: Figure) -> Saving {
         return idle;
     }
     let (low, high) = time.bounds();
-    let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
-    let ahead = Figure::predicted(0.0, (0.0, runs_ahead(profile, time.value)));
+    let whole = on_the_host_s_path(profile, time.value);
+    let likely = whole * saves.likely;
+    let figure = Figure::predicted(likely, (low * saves.least, (high * saves.most).max(likely)));
+    let ahead = Figure::predicted(0.0, (0.0, runs_ahead(profile, whole)));
     Saving { beyond: Some(ahead), ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
+}
+
+/// The time that a function takes which was sampled for `seen` nanoseconds of the idle time, at most
+/// all idle time. Idle time that was not sampled is divided as the rest is. Where launching is what
+/// the device waits for, the host is on the critical path while the device is busy, too: a function
+/// with a share of the idle time has that share of all time.
+fn on_the_host_s_path(profile: &Profile, seen: f64) -> f64 {
+    let idle = profile.accounts().idle_ns().value;
+    let all = if launch_bound::lost(profile).is_some() { profile.totals.span_ns } else { idle };
+    let share = seen / sampled_part(profile) / idle.max(1.0);
+    (share * all.max(idle)).min(idle).max(seen)
 }

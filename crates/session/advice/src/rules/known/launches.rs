@@ -37,7 +37,10 @@ pub(super) fn known<'k>(
     let (low, high) = time.bounds();
     // Divided and not sampled.
     let time = Figure::predicted(time.value, (low, high));
-    let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
+    // The host launches while the device is busy, too.
+    let whole = (share * profile.totals.span_ns).min(lost.value).max(time.value);
+    let likely = whole * saves.likely;
+    let figure = Figure::predicted(likely, (low * saves.least, (high * saves.most).max(likely)));
     let function = HostFrame { frame: function.clone(), is_native: false }.qualified_name();
     let from = profile.main_place(&stacks).map_or_else(String::new, |place| format!(", called from {place}"));
     let launches = format!("{} of the launches", percent(share));

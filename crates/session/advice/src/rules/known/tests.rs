@@ -160,13 +160,14 @@ fn a_function_that_makes_a_sixth_of_the_launches_leads_what_is_launch_bound() {
         "{}",
         first.summary
     );
-    // 90% of a fifth of the idle time, and the rest is left to launching.
+    // 90% of a fifth of all time, because the host launches while the device is busy, too. The rest of
+    // the idle time is left to launching.
     let claims = |rule: &str| {
         let finding = advice.findings.iter().find(|finding| finding.rule == rule).expect("it is found");
         finding.saving.of_job.expect("a share").value
     };
-    assert!((claims(CALLS.id) - 0.9 * 0.2 * 0.8).abs() < 1e-9, "{}", claims(CALLS.id));
-    assert!((claims("APEX-T24") - (0.8 - 0.9 * 0.2 * 0.8)).abs() < 1e-9, "{}", claims("APEX-T24"));
+    assert!((claims(CALLS.id) - 0.9 * 0.2).abs() < 1e-9, "{}", claims(CALLS.id));
+    assert!((claims("APEX-T24") - (0.8 - 0.9 * 0.2)).abs() < 1e-9, "{}", claims("APEX-T24"));
     // A tenth is named within, with its remedy.
     let advice = advise(&launching_weights(1), &Options::default());
     let first = &advice.findings[0];
