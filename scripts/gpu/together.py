@@ -132,16 +132,19 @@ def in_turns(programs, ways, options, ends):
             return work(processes[key])
         except (RuntimeError, OSError, ValueError) as error:
             rows[program]["failed"][way] = str(error)
-            rows[program]["ways"].pop(way, None)
             processes.pop(key).end()
             return None
 
+    # Nobody waits for a process that hangs.
+    late = threading.Timer(ends + 20 - time.monotonic(), lambda: [process.process.kill() for process in list(processes.values())])
+    late.start()
     try:
         # Those that compile begin first, because they take longest.
         for key in sorted(keys, key=lambda key: key[1] not in ("compile", "graphs")):
             processes[key] = Process(*key, options)
         for key in keys:
             tried(key, lambda process: process.ready())
+        options.tuning.join()  # It would take the GPU's time from windows.
         for key in list(processes):
             tried(key, lambda process: process.window(programs[key[0]]))
         for program, way in processes:
@@ -158,6 +161,7 @@ def in_turns(programs, ways, options, ends):
             if found is not None:
                 rows[key[0]]["ways"][key[1]] |= found
     finally:
+        late.cancel()
         for process in processes.values():
             process.end()
     return [compared(row) for row in rows.values()]
@@ -231,12 +235,16 @@ def measure(options):
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        script = [sys.executable, str(PROGRAM), "decoder-inference", "plain", str(folder / "tuning.json")]
-        result["tune"]["decoder-inference"] = tuned(script, options, folder, "decoder-inference")
-        if options.training:
-            result["tune"]["rust"] = tuned([*options.training[:-1], "3" if device == "cpu" else "30"], options, folder, "rust")
-        save()
-        for group, share in zip(GROUPS, (0.40, 0.84), strict=True):
+
+        def tune():
+            script = [sys.executable, str(PROGRAM), "decoder-inference", "plain", str(folder / "tuning.json")]
+            result["tune"]["decoder-inference"] = tuned(script, options, folder, "decoder-inference")
+            if options.training:
+                result["tune"]["rust"] = tuned([*options.training[:-1], "3" if device == "cpu" else "30"], options, folder, "rust")
+
+        options.tuning = threading.Thread(target=tune)
+        options.tuning.start()
+        for group, share in zip(GROUPS, (0.36, 0.80), strict=True):
             for row in in_turns(group, options.ways, options, began + share * options.seconds):
                 result["programs"].append(row)
                 print(json.dumps(row | {"ways": {way: found["windows_ms"] for way, found in row["ways"].items()}}), flush=True)
@@ -278,6 +286,8 @@ def tables(file):
                 continue
             found = row["ways"][way]
             times = found["windows_ms"]
+            if not times or "difference" not in found:
+                continue
             shown = [shown_ratio(*ratio(row, way)), *bits(row, way)] if way != "bare" else ["", "", ""]
             apart = f"{found['difference']:.1e}" if way != "bare" else ""
             cells.append([TITLES[row["program"]], name, f"{statistics.median(times):.3f}", *shown, apart])
@@ -288,8 +298,8 @@ def tables(file):
 
 def whole(row):
     """The product of the parts, beside what they are together."""
-    parts = [way for way in PARTS if way in row["ways"]]
-    if "all" not in row["ways"] or not parts:
+    parts = [way for way in PARTS if row["ways"].get(way, {}).get("windows_ms")]
+    if not row["ways"].get("all", {}).get("windows_ms") or not parts:
         return []
     product = math.prod(ratio_interval(*ratio(row, way))[0] for way in parts)
     return [[TITLES[row["program"]], "the parts multiplied (computed)", "", f"{product:.2f}", "", "", ""]]
@@ -313,7 +323,7 @@ def rust(file):
 def accounts(file):
     """What `apex_cuda.patch` replaced and left alone."""
     for row in read_results(file)["programs"]:
-        if "patch" in row["ways"]:
+        if "account" in row["ways"].get("patch", {}):
             print(f"{TITLES[row['program']]}:\n\n```text\n{row['ways']['patch']['account']}\n```\n")
 
 
