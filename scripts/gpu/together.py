@@ -1,10 +1,10 @@
 """What the parts of APEX give a program, one by one and together, beside `torch.compile`: ratios of windows that take turns, outputs compared.
 
-    together.py measure --apex BIN [--train PROGRAM] [--out DIR] [--windows N] [--rounds N] [--seconds S]
+    together.py measure --apex BIN [--train PROGRAM] [--out DIR] [--windows N] [--rounds N] [--seconds S] [PROGRAM]…
     together.py tables|rust|accounts FILE
 
 The PyTorch programs (programs/together.py) are training and inference of a decoder-only transformer and of a vision transformer, in bf16.
-Each runs in a process for each way to run it: bare; bare again, which says how far two equal processes are apart; under `apex run`; with
+One after the other, each runs in a process for each way to run it: bare; bare again, which says how far two equal processes are apart; under `apex run`; with
 `--fast`; with `--fast=memory`; patched (`apex_cuda.patch`); all of these together; and compiled by PyTorch, without and with CUDA graphs. The
 processes live at once and take windows of steps in turns, in an order that is drawn anew in each round; a window of a way is compared with
 the bare window of its round. A way that fails is left out, with the error.
@@ -36,8 +36,8 @@ from figures import read_results, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "together.py"
-# Programs that live at once, with the steps of a window: some 0.3 s.
-GROUPS = ({"decoder-training": 4}, {"decoder-inference": 80, "vision-training": 12, "vision-inference": 80})
+# The programs, and the steps of a window: some 0.3 s.
+STEPS = {"decoder-training": 4, "decoder-inference": 60, "vision-training": 12, "vision-inference": 60}
 TITLES = {
     "decoder-training": "decoder, training",
     "decoder-inference": "decoder, a token of 4 sequences",
@@ -119,20 +119,18 @@ def under(before, way, options, profile, folder):
     return [options.apex, *before, *tuned, "-o", str(folder / "session"), "--"]
 
 
-def in_turns(programs, ways, options, ends):
-    """The windows of all ways of some programs, which take turns, and what they computed: a row for each program."""
-    keys = [(program, way) for program in programs for way in ways if way != "tuned" or options.profiles.get(program)]
-    rows = {program: {"program": program, "ways": {}, "failed": {}} for program in programs}
-    processes = {}
+def in_turns(program, options, ends):
+    """The windows of all ways of a program, which take turns, and what they computed."""
+    ways = [way for way in options.ways if way != "tuned" or options.profiles.get(program)]
+    row, processes = {"program": program, "ways": {}, "failed": {}}, {}
 
-    def tried(key, work):
+    def tried(way, work):
         """What a process gives; a process that fails is left out from there on."""
-        program, way = key
         try:
-            return work(processes[key])
+            return work(processes[way])
         except (RuntimeError, OSError, ValueError) as error:
-            rows[program]["failed"][way] = str(error)
-            processes.pop(key).end()
+            row["failed"][way] = str(error)
+            processes.pop(way).end()
             return None
 
     # Nobody waits for a process that hangs.
@@ -140,31 +138,30 @@ def in_turns(programs, ways, options, ends):
     late.start()
     try:
         # Those that compile begin first, because they take longest.
-        for key in sorted(keys, key=lambda key: key[1] not in ("compile", "graphs")):
-            processes[key] = Process(*key, options)
-        for key in keys:
-            tried(key, lambda process: process.ready())
+        for way in sorted(ways, key=lambda way: way not in ("compile", "graphs")):
+            processes[way] = Process(program, way, options)
+        for way in ways:
+            tried(way, lambda process: process.ready())
         options.tuning.join()  # It would take the GPU's time from windows.
-        for key in list(processes):
-            tried(key, lambda process: process.window(programs[key[0]]))
-        for program, way in processes:
-            rows[program]["ways"][way] = {"windows_ms": []}
+        for way in list(processes):
+            tried(way, lambda process: process.window(STEPS[program]))
+        row["ways"] = {way: {"windows_ms": []} for way in processes}
         for _ in range(options.windows):
             if time.monotonic() > ends:
                 break
-            for key in random.sample(list(processes), len(processes)):
-                ms = tried(key, lambda process: process.window(programs[key[0]]))
+            for way in random.sample(list(processes), len(processes)):
+                ms = tried(way, lambda process: process.window(STEPS[program]))
                 if ms is not None:
-                    rows[key[0]]["ways"][key[1]]["windows_ms"].append(ms)
-        for key in list(processes):
-            found = tried(key, lambda process: process.finish())
+                    row["ways"][way]["windows_ms"].append(ms)
+        for way in list(processes):
+            found = tried(way, lambda process: process.finish())
             if found is not None:
-                rows[key[0]]["ways"][key[1]] |= found
+                row["ways"][way] |= found
     finally:
         late.cancel()
         for process in processes.values():
             process.end()
-    return [compared(row) for row in rows.values()]
+    return compared(row)
 
 
 def compared(row):
@@ -239,15 +236,15 @@ def measure(options):
         def tune():
             script = [sys.executable, str(PROGRAM), "decoder-inference", "plain", str(folder / "tuning.json")]
             result["tune"]["decoder-inference"] = tuned(script, options, folder, "decoder-inference")
-            if options.training:
-                result["tune"]["rust"] = tuned([*options.training[:-1], "3" if device == "cpu" else "30"], options, folder, "rust")
+            result["tune"]["rust"] = tuned([*options.training[:-1], "3" if device == "cpu" else "30"], options, folder, "rust")
 
-        options.tuning = threading.Thread(target=tune)
+        options.tuning = threading.Thread(target=tune if options.training else int)
         options.tuning.start()
-        for group, share in zip(GROUPS, (0.36, 0.80), strict=True):
-            for row in in_turns(group, options.ways, options, began + share * options.seconds):
-                result["programs"].append(row)
-                print(json.dumps(row | {"ways": {way: found["windows_ms"] for way, found in row["ways"].items()}}), flush=True)
+        share = (0.8 if options.training else 0.92) * options.seconds / len(options.programs)
+        for number, program in enumerate(options.programs, 1):
+            row = in_turns(program, options, began + number * share)
+            result["programs"].append(row)
+            print(json.dumps(row | {"ways": {way: found["windows_ms"] for way, found in row["ways"].items()}}), flush=True)
             save()
         ways = [way for way in RUST if way != "tuned" or options.profiles.get("rust")]
         for _ in range(options.rounds if options.training else 0):
@@ -338,6 +335,7 @@ def main():
     measuring.add_argument("--rounds", type=int, default=6, help="of the Rust transformer")
     measuring.add_argument("--seconds", type=float, default=400.0)
     measuring.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS))
+    measuring.add_argument("programs", nargs="*", default=list(STEPS), metavar="PROGRAM", help=", ".join(STEPS))
     measuring.set_defaults(work=measure)
     for name, work in (("tables", tables), ("rust", rust), ("accounts", accounts)):
         tabled = commands.add_parser(name)
