@@ -29,7 +29,7 @@ import threading
 import time
 from pathlib import Path
 
-from bench import ratio_interval, shown_ratio
+from bench import ratio_interval
 from fast import Process as Turns
 from fast import machine
 from figures import read_results, table
@@ -263,6 +263,10 @@ def ratio(row, way):
     return bare[:count], other[:count]
 
 
+def shown_ratio(numerators, denominators):
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(numerators, denominators))
+
+
 def bits(row, way):
     """Whether a way computed the bits of the bare run: in its first step, and in its last."""
     bare, same = row["ways"]["bare"], []
@@ -290,7 +294,7 @@ def tables(file):
             cells.append([TITLES[row["program"]], name, f"{statistics.median(times):.3f}", *shown, apart])
         cells += whole(row)
     titles = ["program", "run", "step, ms", "times faster than bare [95%]", "same bits, first step", "last step", "difference of the first step"]
-    print(table(titles, cells))
+    print(table(titles, cells), end="")
 
 
 def whole(row):
@@ -299,7 +303,7 @@ def whole(row):
     if not row["ways"].get("all", {}).get("windows_ms") or not parts:
         return []
     product = math.prod(ratio_interval(*ratio(row, way))[0] for way in parts)
-    return [[TITLES[row["program"]], "the parts multiplied (computed)", "", f"{product:.2f}", "", "", ""]]
+    return [[TITLES[row["program"]], "the parts multiplied (computed)", "", f"{product:.3f}", "", "", ""]]
 
 
 def rust(file):
@@ -314,14 +318,16 @@ def rust(file):
         shown = shown_ratio([after for _, after in speeds], [before for before, _ in speeds]) if way != "bare" else ""
         same = "yes" if all(one["losses"] == other["losses"] for one, other in both) else "no"
         cells.append([NAMES[way], f"{statistics.median(after for _, after in speeds):.0f}", shown, same if way != "bare" else "", len(both)])
-    print(table(["run", "tokens per second", "times faster than bare [95%]", "same losses", "runs"], cells))
+    print(table(["run", "tokens per second", "times faster than bare [95%]", "same losses", "runs"], cells), end="")
 
 
 def accounts(file):
     """What `apex_cuda.patch` replaced and left alone."""
+    print("```text")
     for row in read_results(file)["programs"]:
         if "account" in row["ways"].get("patch", {}):
-            print(f"{TITLES[row['program']]}:\n\n```text\n{row['ways']['patch']['account']}\n```\n")
+            print(f"# {TITLES[row['program']]}\n{row['ways']['patch']['account']}")
+    print("```")
 
 
 def main():
