@@ -17,6 +17,16 @@ from ._measured import Row
 _ROWS = {"rms_norm": _measured.RMS_NORM, "softmax": _measured.SOFTMAX}
 
 
+def least_elements(kind: str) -> int:
+    """Elements of the tensor, or of the queries, below which no call is ours, whatever its shape: the
+    host takes longer to issue it than the GPU takes in the slowest measured row."""
+    if kind == "attention":
+        rows, elements = sum(_measured.ATTENTION.values(), []), _measured.ATTENTION_ELEMENTS
+    else:
+        rows, elements = _ROWS[kind], _measured.ROW_ELEMENTS
+    return int(elements * _measured.HOST_US[kind][0] / max(row[1] for row in rows))
+
+
 def of_rows(kind: str, length: int, elements: int, gradients: bool) -> Optional[str]:
     """Why a norm or softmax of rows of this length is not ours; None if it is.
 

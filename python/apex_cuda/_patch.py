@@ -27,6 +27,9 @@ _COPIED = "its tensors would be copied, because they are not contiguous"
 
 _Reason = Optional[str]
 
+_MEASURED = {"attention": "attention", "RMSNorm": "rms_norm", "softmax": "softmax"}
+"""What was measured of each kind of calls."""
+
 
 @dataclass
 class Entry:
@@ -63,6 +66,8 @@ class Patch:
         self.unmeasured = unmeasured
         self._decided: dict[Any, Entry] = {}
         self._entries: dict[tuple[str, str, _Reason], Entry] = {}
+        self._small: dict[Any, Entry] = {}
+        self._least = {kind: _choice.least_elements(of) for kind, of in _MEASURED.items()}
         self._patched: list[nn.Module] = []
 
     def __enter__(self) -> "Patch":
@@ -99,6 +104,20 @@ class Patch:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _is_small(self, kind: str, module: Any, x: Any) -> bool:
+        """Whether a call is too small to be ours, whatever else holds of it: programs of many small
+        calls wait for the host, so that their decision must take little of its time."""
+        if self.unmeasured or not _is_on_gpu(x) or x.numel() >= self._least[kind]:
+            return False
+        name = module._apex_name
+        entry = self._small.get((kind, name))
+        if entry is None:
+            what = f"of fewer than {self._least[kind]:,} elements"
+            reason = "too small: the host takes longer for a call than the GPU"
+            entry = self._small[kind, name] = self._entry(kind, what, reason, name)
+        entry.calls += 1
+        return True
 
     def _is_ours(
         self, kind: str, module: str, key: Any, decide: Callable[[], tuple[str, _Reason]]
@@ -286,7 +305,7 @@ def _rms_norm(of: Any) -> type:
     @functools.wraps(of.forward)
     def forward(self: Any, x: Any) -> Any:
         patch = _patch_now(self)
-        if patch is None:
+        if patch is None or patch._is_small("RMSNorm", self, x):
             return of.forward(self, x)
         weight = self.weight
         decide = lambda: _of_rows(patch, "rms_norm", x, weight)
@@ -303,7 +322,7 @@ def _softmax(of: Any) -> type:
     @functools.wraps(of.forward)
     def forward(self: Any, x: Any) -> Any:
         patch = _patch_now(self)
-        if patch is None:
+        if patch is None or patch._is_small("softmax", self, x):
             return of.forward(self, x)
         decide = lambda: _of_softmax(patch, self.dim, x)
         if not patch._is_ours("softmax", self._apex_name, _key(x), decide):
@@ -328,6 +347,10 @@ def _kernels() -> Any:
 
 
 # Decisions.
+
+
+def _is_on_gpu(x: Any) -> bool:
+    return type(x) is Tensor and x.is_cuda
 
 
 def _key(*tensors: Any) -> Any:
@@ -478,7 +501,7 @@ def _attention(
     """PyTorch's function, or ours in a patched model."""
     module = None if torch.compiler.is_compiling() else getattr(_Inside.state, "module", None)
     patch = None if module is None else _patch_of(module)
-    if module is None or patch is None:
+    if module is None or patch is None or patch._is_small("attention", module, query):
         return _Attention.original(query, key, value, attn_mask, dropout_p, is_causal, **more)
     call = _Call(query, key, value, attn_mask is not None, dropout_p, is_causal, more)
     if patch._is_ours("attention", module._apex_name, call.key(), lambda: call.decide(patch)):

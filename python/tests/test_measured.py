@@ -47,6 +47,15 @@ class Choice(unittest.TestCase):
         self.assertIn("too small", self.attention(128, True, 2048, few))
         self.assertEqual(self.attention(128, True, 8192, few), "ours")
 
+    def test_what_is_too_small_in_any_shape(self):
+        for kind, lengths in [("rms_norm", (256, 65536)), ("softmax", (256, 65536))]:
+            few = _choice.least_elements(kind) - 1
+            for length in lengths:
+                self.assertIn("too small", _choice.of_rows(kind, length, few, False))
+        few = _choice.least_elements("attention") - 1
+        for dim, causal in _measured.ATTENTION:
+            self.assertNotEqual(self.attention(dim, causal, 16384, few), "ours")
+
     def test_rows(self):
         elements = _measured.ROW_ELEMENTS
         self.assertIsNone(_choice.of_rows("rms_norm", 4096, elements, True))

@@ -189,6 +189,17 @@ class Patch(unittest.TestCase):
             ("attention", "no measurement of length 7: the shortest is 512"), self.reasons(patch)
         )
 
+    def test_small_calls_on_a_gpu_are_left_alone_at_a_glance(self):
+        model = Model()
+        expected = model(self.x)
+        look = mock.Mock(side_effect=AssertionError("a look at the whole call"))
+        with mock.patch.object(self.module, "_is_on_gpu", lambda x: True):
+            with self.apex.patch(model) as patch, mock.patch.object(patch, "_is_ours", look):
+                self.assertTrue(torch.equal(model(self.x), expected))
+                kinds = {entry.kind: entry.calls for entry in patch.left if entry.what}
+                self.assertEqual(kinds, {"attention": 2, "RMSNorm": 6, "softmax": 2})
+                self.assertIn("too small: the host takes longer", str(patch))
+
     def test_modules_that_are_never_ours(self):
         gives = nn.Module()
         gives.norms = nn.ModuleList(
