@@ -138,16 +138,21 @@ def _limit(kernel: Optional[str], figure: str, value: Any) -> Union[Limit, str]:
     return Limit(figure, form, number, kernel)
 
 
+_NOTHING: Document = {
+    "profile": {"defects": [], "copies": [], "kernels": []},
+    "places": [],
+    "verdict": [],
+}
+"""The report of a test that made no CUDA call."""
+
+
 def judge(limits: list[Limit], session: str, device: str) -> list[str]:
     """A paragraph for each limit that a session does not keep.
 
     Raises:
         Error: the session cannot be judged; the text says why.
     """
-    if not os.path.exists(session):
-        raise _command.Error("the test made no CUDA call, so there is nothing to hold to a limit")
-    said = _command.output(["check", "--figures", "--per", "run", "--", session])
-    run = json.loads(said)["runs"][0]
+    run = _run_of(limits, session, device)
     if run["device"] != device:
         raise _command.Error(f"the test ran on a {run['device']} device, and not on a {device}")
     report: Optional[Document] = None
@@ -156,9 +161,38 @@ def judge(limits: list[Limit], session: str, device: str) -> list[str]:
         value = _value(limit, run)
         if value is not None and limit.keeps(value):
             continue
-        report = report or Session(session).report()
+        if report is None:
+            report = Session(session).report() if os.path.exists(session) else _NOTHING
         failures.append("\n".join([_sentence(limit, value, device), *_where(limit, run, report)]))
     return failures
+
+
+def _run_of(limits: list[Limit], session: str, device: str) -> Document:
+    """The figures of a session. A test that makes no CUDA call has none: its counts are 0 if it says
+    that nothing is launched.
+
+    Raises:
+        Error: there is no session, or it cannot be judged.
+    """
+    if os.path.exists(session):
+        said = _command.output(["check", "--figures", "--per", "run", "--", session])
+        run: Document = json.loads(said)["runs"][0]
+        return run
+    if not any(_is_no_launch(limit) for limit in limits):
+        raise _command.Error(
+            "the test made no CUDA call, so there is nothing to hold to a limit; launches=0 says that "
+            "it should make none"
+        )
+    shares = (*ON_GPU, "occupancy_percent")
+    counts = {name: 0.0 for name in (*ON_BOTH, *(ON_CPU if device == "cpu" else ()))}
+    figures = {name: value for name, value in counts.items() if name not in shares}
+    return {"device": device, "figures": figures, "kernels": []}
+
+
+def _is_no_launch(limit: Limit) -> bool:
+    """Whether a limit says that the test launches nothing."""
+    is_none = (limit.form, limit.value) in (("<=", 0), ("==", 0), ("<", 1))
+    return limit.figure == "launches" and limit.kernel is None and is_none
 
 
 def _value(limit: Limit, run: Document) -> Optional[float]:

@@ -68,6 +68,10 @@ def test_fails_by_itself(device):
 def test_makes_no_call():
     pass
 
+@pytest.mark.apex(launches=0, copied_bytes=0, defects=0)
+def test_should_make_no_call():
+    pass
+
 @pytest.mark.apex(launch=3)
 def test_misspelt():
     pass
@@ -107,6 +111,7 @@ class Plugin(unittest.TestCase):
             "the test made no CUDA call",
             "there is no figure 'launch'. There are: launches, copies",
             "PASSED test_limits.py::test_keeps",
+            "PASSED test_limits.py::test_should_make_no_call",
             "PASSED test_limits.py::test_without_marker",
         ]:
             self.assertIn(part, said)

@@ -10,6 +10,8 @@ are timed are compared with cuDNN's.
     VARIANT=FOLDER scripts/gpu/attention.py OUT     # the kernels of FOLDER too, which must compute the same bits
 
 FOLDER holds what scripts/kernels.sh makes of other sources, for some head dimensions or all, with tiles of the same sizes.
+
+    LENGTHS=512,1024 scripts/gpu/attention.py OUT   # times of these lengths only
 """
 
 import ctypes as ct
@@ -31,6 +33,7 @@ BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/kernels
 TILES = {64: (192, 128), 128: (128, 128), 256: (128, 80)}  # queries, keys
 VARIANT = pathlib.Path(os.environ["VARIANT"]) if "VARIANT" in os.environ else None
 MOST_SHARED = 227 * 1024
+LENGTHS = [int(length) for length in os.environ.get("LENGTHS", "512,1024,2048,4096,8192,16384").split(",")]
 UNLIMITED = (1 << 30) - 1
 BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA-2": SDPBackend.FLASH_ATTENTION}
 
@@ -200,7 +203,7 @@ def errors():
 def times():
     rows = []
     for dim in (64, 128, 256):
-        for length in (512, 1024, 2048, 4096, 8192, 16384):
+        for length in LENGTHS:
             q, k, v = (random(16384 // length, 2048 // dim, length, dim) for _ in range(3))
             for causal in (False, True):
                 launches = {name: theirs(q, k, v, backend, causal) for name, backend in BACKENDS.items()}

@@ -125,6 +125,7 @@ fn measure(options: &Options) -> Result<Run> {
     Ok(Run {
         commit: options.commit.clone().map_or_else(head, Ok)?.trim().to_owned(),
         time: crate::output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().to_owned(),
+        id: None,
         name: "apex".to_owned(),
         device: processor()?,
         figures: Figures { varying: least, ..Figures::default() },
@@ -170,6 +171,7 @@ mod tests {
         Run {
             commit: "c".into(),
             time: "2026-11-29T00:00:00Z".into(),
+            id: None,
             name: "apex".into(),
             device: device.into(),
             figures: Figures { varying, ..Figures::default() },

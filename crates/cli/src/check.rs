@@ -208,13 +208,56 @@ fn refuse_mixture(sessions: &[PathBuf], loaded: &[Loaded]) -> anyhow::Result<()>
 }
 
 /// The words of a command that name the program: the first one, and of an interpreter of Python
-/// those up to its script or module.
+/// those up to its script or module. Of a shell with `-c`, they are those of the first command of
+/// its text.
 pub fn program(command: &[String]) -> Vec<&str> {
-    let name = command.first().and_then(|word| Path::new(word).file_name());
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    match shell_text(&words) {
+        Some(text) if !text.is_empty() => named_by(&text),
+        _ => named_by(&words),
+    }
+}
+
+/// The words of the text that a shell is given with `-c`, from its first command on.
+fn shell_text<'a>(words: &[&'a str]) -> Option<Vec<&'a str>> {
+    const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+    let shell = Path::new(words.first()?).file_name()?.to_str()?;
+    let is_shell = SHELLS.contains(&shell);
+    let is_text = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let at = words.iter().skip(1).position(is_text).filter(|_| is_shell)? + 2;
+    let text = words_of(words.get(at)?).into_iter();
+    Some(text.skip_while(|word| *word == "exec" || is_assignment(word)).collect())
+}
+
+/// The words of a shell's text. A word may be in quotes; what a shell makes of them otherwise is not
+/// needed to name a program.
+fn words_of(text: &str) -> Vec<&str> {
+    let mut rest = text.trim_start();
+    let mut words = Vec::new();
+    while let Some(first) = rest.chars().next() {
+        let is_quote = matches!(first, '"' | '\'');
+        let from = &rest[usize::from(is_quote)..];
+        let end = from.find(|c: char| if is_quote { c == first } else { c.is_whitespace() });
+        let (word, after) = from.split_at(end.unwrap_or(from.len()));
+        words.push(word);
+        rest = after.strip_prefix(first).filter(|_| is_quote).unwrap_or(after).trim_start();
+    }
+    words
+}
+
+/// Whether a word of a shell sets a variable: `NAME=value`.
+fn is_assignment(word: &str) -> bool {
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    word.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
+fn named_by<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let name = words.first().and_then(|word| Path::new(word).file_name());
     let is_python = name.is_some_and(|name| name.to_string_lossy().starts_with("python"));
-    let options = command.iter().skip(1).take_while(|word| word.starts_with('-')).count();
-    let words = if is_python { options + 2 } else { 1 };
-    command.iter().take(words).map(String::as_str).collect()
+    let options = words.iter().skip(1).take_while(|word| word.starts_with('-')).count();
+    let count = if is_python { options + 2 } else { 1 };
+    words.iter().take(count).copied().collect()
 }
 
 /// The figures of sessions, which must be comparable.
@@ -413,4 +456,27 @@ fn write_text(out: &mut dyn Write, report: &Report, per: Per, style: Style, widt
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_by_its_command_its_script_or_what_a_shell_starts() {
+        for (command, expected) in [
+            (&["./tests/run", "2"][..], &["./tests/run"][..]),
+            (&["python3", "-u", "train.py", "3"], &["python3", "-u", "train.py"]),
+            (&["bash", "-eo", "pipefail", "-c", "'./build/my tests' 2"], &["./build/my tests"]),
+            (&["bash", "-c", "'unfinished"], &["unfinished"]),
+            (&["sh", "-c", "A=1 exec python train.py 4"], &["python", "train.py"]),
+            (&["/bin/bash", "script.sh"], &["/bin/bash"]),
+            (&["bash", "-c", ""], &["bash"]),
+            (&["bash", "-c"], &["bash"]),
+            (&[], &[]),
+        ] {
+            let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(program(&command), expected, "{command:?}");
+        }
+    }
 }

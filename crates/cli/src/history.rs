@@ -93,11 +93,19 @@ struct AddArgs {
     #[command(flatten)]
     file: HistoryFile,
     /// The commit that ran [default: the one that git has checked out here]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     commit: Option<String>,
     /// The name of the series [default: the program's, or its script's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     program: Option<String>,
+}
+
+/// A name of a commit or a program.
+fn parse_name(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    let fits = !name.is_empty() && !name.chars().any(char::is_control);
+    fits.then(|| name.to_owned())
+        .ok_or_else(|| "it is empty or has control characters; write a name".to_owned())
 }
 
 /// Runs `apex history`.
@@ -144,16 +152,23 @@ fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let path = &args.file.history;
     let shown = apex_untrusted::shown(path);
     // A file that cannot be read is not made longer.
-    read(path)?;
+    let known = read(path)?.unwrap_or_default();
     let commit = args.commit.clone().map_or_else(checked_out, Ok)?;
     let (sessions, loaded) = loaded_once(&args.sessions)?;
-    let mut lines = String::new();
+    let (mut lines, mut added) = (String::new(), 0);
     for (session, loaded) in sessions.iter().zip(&loaded) {
         let measures = measured(std::slice::from_ref(session), std::slice::from_ref(loaded), None)?;
-        lines.push_str(&run(loaded, &measures[0], &commit, args.program.as_deref(), session)?.line());
+        let run = run(loaded, &measures[0], &commit, args.program.as_deref(), session)?;
+        if let Some(there) = known.find(&run) {
+            let (session, commit) = (apex_untrusted::shown(session), apex_untrusted::shown(&there.commit));
+            output::remark(format!("{session} is in {shown} already, at commit {commit}: it counts once"));
+            continue;
+        }
+        lines.push_str(&run.line());
+        added += 1;
     }
     append(path, &lines).with_context(|| format!("cannot write {shown}"))?;
-    let runs = units::counted(sessions.len() as u64, "run", "runs");
+    let runs = units::counted(added, "run", "runs");
     output::remark(format!("added {runs} of {commit} to {shown}"));
     Ok(ExitCode::SUCCESS)
 }
@@ -181,6 +196,7 @@ fn run(
     Ok(Run {
         commit: commit.to_owned(),
         time: apex_alerts::rfc3339(meta.started_real_ns),
+        id: meta.pid.map(|pid| format!("{}-{pid}", meta.started_real_ns)),
         name: name.map_or_else(script, str::to_owned),
         device,
         figures: figures(&measures.whole, measures.per),
@@ -283,6 +299,12 @@ fn write_text(out: &mut dyn Write, report: &Report, style: Style, width: usize) 
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_commit_has_a_name() {
+        assert_eq!(parse_name(" v1.2 "), Ok("v1.2".to_owned()));
+        assert!(["", " ", "a\nb"].iter().all(|name| parse_name(name).is_err()));
+    }
 
     #[test]
     fn days_begin_at_midnight_and_the_last_one_is_today() {

@@ -6,7 +6,7 @@ use crate::{output, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::PACK;
 use apex_pack::{ENDING, Limits, Unpacked};
-use apex_trace::{Session, is_joined, is_session};
+use apex_trace::{Session, has_process_files, is_joined, is_session};
 use apex_untrusted::Folder;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
@@ -79,6 +79,13 @@ pub fn pack(args: &PackArgs) -> anyhow::Result<ExitCode> {
     let dir = session::choose(args.session.as_deref())?;
     let shown = apex_untrusted::shown(&dir);
     if !is_session(&dir) && !is_joined(&dir) {
+        if has_process_files(&dir) {
+            bail!(
+                "{shown} has records, but not the mark of a session, which its file `control` begins with: `apex \
+                 report {shown}` reads what is left; copy the file from where the session was recorded, and pack it \
+                 then"
+            );
+        }
         bail!("{shown} is no session folder: name one that `apex run` or `apex import` made");
     }
     if let Some(pid) = apex_live::running(&Session::open(&dir)?).first() {

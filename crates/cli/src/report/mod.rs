@@ -149,10 +149,14 @@ impl RateOptions {
     }
 }
 
-/// A price or an emission that is not negative.
+/// Largest price or emission of a kilowatt-hour: above those of any currency, so that a mistyped one
+/// is noticed.
+const MOST_RATE: f64 = 1e6;
+
+/// A price or an emission of a kilowatt-hour.
 fn parse_rate(text: &str) -> Result<f64, String> {
-    let rate = text.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
-    rate.ok_or_else(|| format!("`{text}` is no rate; write a number of at least 0, such as 0.25"))
+    let rate = text.trim().parse().ok().filter(|rate| (0.0..=MOST_RATE).contains(rate));
+    rate.ok_or_else(|| format!("`{text}` is no rate; write a number from 0 to {MOST_RATE}, such as 0.25"))
 }
 
 /// The judged part of a session, and the rules that judge it.
@@ -461,4 +465,19 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
 fn imported(loaded: &Loaded) -> Option<String> {
     let sources = &loaded.session.meta.as_ref()?.imported;
     (!sources.is_empty()).then(|| printable(&sources.join("; ")).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_price_that_somebody_could_pay() {
+        for (text, rate) in [("0", 0.0), (" 0.25", 0.25), ("1e6", 1e6)] {
+            assert_eq!(parse_rate(text), Ok(rate));
+        }
+        for text in ["", "-1", "NaN", "inf", "1e7", "0,25"] {
+            assert!(parse_rate(text).unwrap_err().contains("from 0 to 1000000"), "{text}");
+        }
+    }
 }

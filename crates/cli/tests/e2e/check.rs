@@ -134,8 +134,18 @@ fn a_history_tells_at_which_commit_a_figure_changed() {
     // An editor may leave the last line without its end.
     let lines = std::fs::read_to_string(sandbox.path("apex-history.jsonl")).unwrap();
     std::fs::write(sandbox.path("apex-history.jsonl"), lines.trim_end()).unwrap();
-    output(&mut sandbox.apex(&["history", "add", "--commit", "late", "--program", "test", "first"]), 0);
+    output(&mut sandbox.apex(&["history", "add", "--commit", "late", "--program", "again", "first"]), 0);
     output(&mut sandbox.apex(&["history"]), 0);
+    // A run that is there counts once, at whichever commit it is added again.
+    let added = ["history", "add", "--commit", "later", "--program", "test", "first", "second"];
+    let twice = text(&output(&mut sandbox.apex(&added), 0).stderr);
+    assert!(
+        twice.contains("first is in apex-history.jsonl already, at commit first: it counts once"),
+        "{twice}"
+    );
+    assert!(twice.contains("added 0 runs"), "{twice}");
+    let nameless = output(&mut sandbox.apex(&["history", "add", "--commit", "", "first"]), 2);
+    assert!(text(&nameless.stderr).contains("it is empty"), "{}", text(&nameless.stderr));
     std::fs::write(sandbox.path("apex-history.jsonl"), "{}\n").unwrap();
     let refused = output(&mut sandbox.apex(&["history", "add", "--commit", "x", "first"]), 125);
     assert!(text(&refused.stderr).contains("line 1: "), "{}", text(&refused.stderr));
@@ -188,22 +198,38 @@ fn the_steps_of_the_action_record_and_check() {
     let sandbox = Sandbox::new();
     record(&sandbox, "run", "2");
     output(&mut sandbox.apex(&["check", "--init", "run"]), 0);
-    let run = |name: &str, session: &str, launches: &str, code| {
+    let run_with = |name: &str, session: &str, launches: &str, budgets: &str, code| {
         let mut bash = shell(&sandbox);
         bash.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step(name)]);
         bash.env("CHECK_RUN", format!("'{}' launch {launches}", program().display()));
         bash.env("CHECK_SESSION", session).env("CHECK_SESSIONS", session).env("CHECK_DEVICE", "cpu");
-        bash.env("CHECK_BUDGETS", "apex-budgets.toml").env("CHECK_HISTORY", "history.jsonl");
+        bash.env("CHECK_BUDGETS", budgets).env("CHECK_HISTORY", "history.jsonl");
         bash.env("GITHUB_SHA", "a-commit").env("GITHUB_OUTPUT", sandbox.path("output"));
         text(&output(bash.env("GITHUB_STEP_SUMMARY", sandbox.path("summary")), code).stdout)
     };
+    let run = |name: &str, session: &str, launches: &str, code| {
+        run_with(name, session, launches, "apex-budgets.toml", code)
+    };
     run("Record", "same", "2", 0);
     assert_eq!(run("Check", "same", "2", 0), "");
-    run("Record", "more", "3", 0);
-    let annotations = run("Check", "more", "3", 1);
-    assert!(annotations.starts_with("::error title=apex check more::launches is 3"), "{annotations}");
+    run("Record", "one more", "3", 0);
+    let annotations = run("Check", "one more", "3", 1);
+    assert!(annotations.starts_with("::error title=apex check one more::launches is 3"), "{annotations}");
     let read = |name: &str| std::fs::read_to_string(sandbox.path(name)).unwrap();
     assert_eq!(read("output"), "kept=true\nkept=false\n");
     assert!(read("summary").contains("| **not kept** | launches | 3 | 2 |"));
-    assert_eq!(read("history.jsonl").lines().filter(|line| line.contains("a-commit")).count(), 2);
+    let history = read("history.jsonl");
+    assert_eq!(history.lines().filter(|line| line.contains("a-commit")).count(), 2);
+    let name = program().file_name().unwrap().to_string_lossy().into_owned();
+    assert!(history.contains(&format!("\"name\":\"{name}\"")), "a shell is no program: {history}");
+    // Several sessions, by blanks or by lines; and what cannot be judged is not kept.
+    run("Check", "same run", "2", 0);
+    run("Check", "same\none more\n", "2", 1);
+    run("Check", "nowhere", "2", 125);
+    run_with("Check", "same", "2", "none.toml", 125);
+    assert!(
+        read("output").ends_with("kept=true\nkept=false\nkept=false\nkept=false\n"),
+        "{}",
+        read("output")
+    );
 }

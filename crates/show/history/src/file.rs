@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Values by name.
 pub type Values = BTreeMap<String, f64>;
 
+/// Largest value of a figure: counts and times stay far below it.
+const MOST: f64 = 1e18;
+
 /// Figures of a run, or of a kernel function in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +31,9 @@ pub struct Run {
     pub commit: String,
     /// When it ran: RFC 3339 in UTC, to the second.
     pub time: String,
+    /// What tells the run from all others, if that is known: a run counts once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The program, or the benchmark.
     pub name: String,
     /// The device that ran it.
@@ -64,7 +70,8 @@ struct Line {
 }
 
 impl History {
-    /// Reads a file's text. Empty lines are skipped.
+    /// Reads a file's text. Empty lines are skipped, and a run that has several lines counts once:
+    /// it was added again, or on two branches.
     ///
     /// # Errors
     /// Names the first line that cannot be used.
@@ -74,11 +81,47 @@ impl History {
         let mut runs = lines.map(run).collect::<Result<Vec<_>, _>>()?;
         // Branches that git has joined line by line are in no order of time.
         runs.sort_by(|a, b| a.time.cmp(&b.time));
-        Ok(Self { runs })
+        let mut once = Self::default();
+        for run in runs {
+            if once.find(&run).is_none() {
+                once.runs.push(run);
+            }
+        }
+        Ok(once)
+    }
+
+    /// The run of which another line is.
+    pub fn find(&self, run: &Run) -> Option<&Run> {
+        let same_time = self.runs.iter().rev().skip_while(|other| other.time > run.time);
+        same_time.take_while(|other| other.time == run.time).find(|other| other.is_same(run))
     }
 }
 
 impl Run {
+    /// Whether another line is of the same run: by its identifier, else by all that it says.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_known = self.id.is_some() && other.id.is_some();
+        if is_known { (&self.id, &self.name) == (&other.id, &other.name) } else { self == other }
+    }
+
+    /// What is wrong with it.
+    fn fault(&self) -> Option<String> {
+        if !is_moment(&self.time) {
+            return Some(format!("`time` must be like 2026-11-23T17:22:31Z, not {:?}", self.time));
+        }
+        let names = [("commit", &self.commit), ("name", &self.name), ("device", &self.device)];
+        if let Some((member, _)) = names.into_iter().find(|(_, name)| name.trim().is_empty()) {
+            return Some(format!("`{member}` is empty"));
+        }
+        let figures = std::iter::once(&self.figures).chain(self.kernels.values());
+        let mut values = figures.flat_map(|figures| figures.exact.iter().chain(&figures.varying));
+        values.find_map(|(name, &value)| {
+            let most = if name.ends_with("_percent") { 100.0 } else { MOST };
+            let fits = (0.0..=most).contains(&value);
+            (!fits).then(|| format!("`{name}` must be a number from 0 to {most:e}, not {value}"))
+        })
+    }
+
     /// Its line, with the line's end.
     ///
     /// # Panics
@@ -92,15 +135,18 @@ impl Run {
 fn read(line: &str) -> Result<Run, String> {
     let Line { schema, run } = serde_json::from_str(line).map_err(|error| error.to_string())?;
     documents::HISTORY_RUN.check(&schema)?;
-    if !is_moment(&run.time) {
-        return Err(format!("`time` must be like 2026-11-23T17:22:31Z, not {:?}", run.time));
-    }
-    Ok(run)
+    run.fault().map_or(Ok(run), Err)
 }
 
-/// Whether a text has the form of RFC 3339 in UTC, to the second.
+/// Whether a text has the form of RFC 3339 in UTC, to the second, and names a moment.
 fn is_moment(text: &str) -> bool {
     const FORM: &[u8] = b"0000-00-00T00:00:00Z";
     let fits = |(found, form): (u8, &u8)| if *form == b'0' { found.is_ascii_digit() } else { found == *form };
-    text.len() == FORM.len() && text.bytes().zip(FORM).all(fits)
+    let is_in = |(at, least, most): (usize, u8, u8)| {
+        let digits = &text.as_bytes()[at..at + 2];
+        (least..=most).contains(&(10 * (digits[0] - b'0') + (digits[1] - b'0')))
+    };
+    text.len() == FORM.len()
+        && text.bytes().zip(FORM).all(fits)
+        && [(5, 1, 12), (8, 1, 31), (11, 0, 23), (14, 0, 59), (17, 0, 60)].into_iter().all(is_in)
 }

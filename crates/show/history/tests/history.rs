@@ -14,6 +14,7 @@ fn run(day: usize, launches: f64, step_ms: f64) -> Run {
     Run {
         commit: format!("commit-{day}"),
         time: format!("2026-11-{:02}T12:00:00Z", day + 1),
+        id: None,
         name: "train.py".into(),
         device: "cpu".into(),
         figures: whole,
@@ -50,11 +51,34 @@ fn a_line_that_cannot_be_used_is_named() {
         ("{}", "line 2: missing field"),
         (&good.replace("history.run/1", "history.run/9"), "this APEX reads apex.history.run/1"),
         (&good.replace("2026-11-01T12", "yesterday at 12"), "line 2: `time` must be like"),
+        (&good.replace("2026-11-01T12", "2026-13-01T12"), "line 2: `time` must be like"),
+        (&good.replace("2026-11-01T12", "2026-11-01T24"), "line 2: `time` must be like"),
+        (&good.replace("commit-0", " "), "line 2: `commit` is empty"),
+        (&good.replace("train.py", ""), "line 2: `name` is empty"),
+        (&good.replace(":8.0", ":-8"), "line 2: `sectors` must be a number from 0 to 1e18, not -8"),
+        (&good.replace(":1.0", ":1e300"), "line 2: `launches` must be a number from 0 to 1e18"),
+        (
+            &good.replace("step_ms\":1.0", "busy_percent\":101"),
+            "line 2: `busy_percent` must be a number from 0 to 1e2,",
+        ),
         (&good.replace("\"exact\"", "\"exactly\""), "line 2: unknown field `exactly`"),
     ] {
         let error = History::parse(&format!("{good}{bad}\n")).unwrap_err().to_string();
         assert!(error.contains(said), "{bad}: {error}");
     }
+}
+
+#[test]
+fn a_run_counts_once_however_often_it_was_added() {
+    let plain = run(0, 3.0, 1.0);
+    let named = |id: &str, commit: &str| Run { id: Some(id.into()), commit: commit.into(), ..plain.clone() };
+    let other_program = Run { name: "test.py".into(), ..named("a", "x") };
+    let lines = [&plain, &named("a", "x"), &named("b", "x"), &plain, &named("a", "later"), &other_program];
+    let history = History::parse(&lines.map(Run::line).concat()).unwrap();
+    let kept: Vec<Run> = vec![plain.clone(), named("a", "x"), named("b", "x"), other_program];
+    assert_eq!(history.runs, kept);
+    assert_eq!(history.find(&named("b", "y")), Some(&kept[2]));
+    assert_eq!(history.find(&run(1, 3.0, 1.0)), None);
 }
 
 #[test]
