@@ -1,12 +1,13 @@
 //! `apex power`: a program whose GPU's clock follows its work.
 
-mod governed;
+mod helper;
 mod watchdog;
 
 use crate::output::Color;
-use crate::{run, units};
+use crate::run::{self, governed::Wanted};
+use crate::units;
 use clap::builder::FalseyValueParser;
-pub use governed::Wanted;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,8 +16,10 @@ use std::time::Duration;
 #[command(after_long_help = "Examples:
   apex power run --dry-run -- python generate.py
                                    measures, and says which clock it would have set first
-  sudo apex power run --max-slowdown 2% -- python train.py
-                                   sets clocks: this needs root
+  sudo apex power helper --user alice
+                                   sets clocks for this user's programs
+  apex power run --max-slowdown 2% -- python train.py
+                                   sets clocks, where root or a helper allows that
 
 docs/power.md says what was measured, what was simulated, and what is unknown.")]
 pub struct Args {
@@ -27,6 +30,7 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Run(Box<RunArgs>),
+    Helper(helper::Args),
     #[command(hide = true)]
     Watchdog(watchdog::Args),
 }
@@ -43,9 +47,9 @@ the program runs. The clock is an upper limit, and it is released when the progr
 second process watches over that. If that is killed too, the next `apex power run` releases the clock, and so does \
 `nvidia-smi -rgc`.
 
-Setting clocks needs root, in a container the capability SYS_ADMIN too. Without that right, and with --dry-run, nothing is \
-set: the run ends with what would have been set first. An administrator gives the right for one command by a line for \
-sudo.
+Setting clocks needs root, in a container the capability SYS_ADMIN too. For other users, an administrator may run \
+`apex power helper`. Without both, and with --dry-run, nothing is set: the run ends with what would have been set first. \
+With sudo, the program runs as root too.
 
 Nothing is set if another `apex power run` has the GPU, if NVML says that somebody's setting holds its clock, or if it was \
 never seen at its highest clock. The clock is that of the whole GPU: other programs on it are slowed down too.
@@ -53,8 +57,8 @@ never seen at its highest clock. The clock is that of the whole GPU: other progr
 Setting clocks was tried on a simulated GPU, and never on a real one.",
     after_long_help = "Examples:
   apex power run --dry-run -- python generate.py
-  sudo apex power run -- ./solver
-  sudo apex power run --gpu 1 --max-slowdown 2% -o session -- python train.py
+  apex power run -- ./solver
+  apex power run --gpu 1 --max-slowdown 2% -o session -- python train.py
 
 Exits as `apex run` does: with the program's exit status, or with 125 if nothing could be started."
 )]
@@ -71,8 +75,11 @@ struct RunArgs {
     dry_run: bool,
     /// Time for which a clock is measured at once; it is judged after three of them. The energy
     /// counter is read ten times in each, and leaves 0.14 s of its energy open
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_window)]
-    window: Duration,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_measure)]
+    measure: Duration,
+    /// Socket of the helper that sets clocks for users without the right
+    #[arg(long, value_name = "PATH", default_value = apex_power::SOCKET)]
+    socket: PathBuf,
     #[command(flatten)]
     run: run::Args,
 }
@@ -84,7 +91,7 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 }
 
 /// A window that the energy counter resolves.
-fn parse_window(text: &str) -> Result<Duration, String> {
+fn parse_measure(text: &str) -> Result<Duration, String> {
     match units::parse_duration(text)? {
         window if window >= Duration::from_secs(2) => Ok(window),
         _ => Err("the energy counter resolves windows of at least 2s".to_owned()),
@@ -95,10 +102,13 @@ fn parse_window(text: &str) -> Result<Duration, String> {
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Run(args) => {
-            let RunArgs { max_slowdown, gpu, dry_run, window, .. } = **args;
-            let wanted = Wanted { most_slowdown: max_slowdown, gpu, is_dry: dry_run, window };
+            let RunArgs { max_slowdown, gpu, dry_run, measure, .. } = **args;
+            let socket = args.socket.clone();
+            let wanted =
+                Wanted { most_slowdown: max_slowdown, gpu, is_dry: dry_run, window: measure, socket };
             run::execute_governed(&args.run, wanted, color)
         }
+        Command::Helper(args) => helper::execute(args),
         Command::Watchdog(args) => watchdog::execute(args),
     }
 }
@@ -118,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_window_is_one_that_the_counter_resolves() {
-        assert_eq!(parse_window("10s"), Ok(Duration::from_secs(10)));
-        assert!(parse_window("500ms").is_err());
+        assert_eq!(parse_measure("10s"), Ok(Duration::from_secs(10)));
+        assert!(parse_measure("500ms").is_err());
     }
 }

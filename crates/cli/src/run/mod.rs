@@ -10,6 +10,7 @@ mod dashboard;
 pub mod driver;
 mod driver_file;
 mod embedded;
+pub mod governed;
 mod host_stacks;
 pub mod inspect;
 pub mod libraries;
@@ -26,7 +27,6 @@ use crate::destination::ToHub;
 use crate::loaded;
 use crate::on_enough_stack;
 use crate::output::{self, Color};
-use crate::power::Wanted;
 use crate::report::{self};
 use crate::session::Fresh;
 use crate::text::Style;
@@ -47,6 +47,7 @@ use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use dashboard::{Listening, Showing};
 use driver::Driver;
+use governed::Wanted;
 use libraries::Libraries;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -337,6 +338,9 @@ impl<E: Into<anyhow::Error>> From<E> for NotRecorded {
 pub fn execute_governed(args: &Args, power: Wanted, color: Color) -> anyhow::Result<ExitCode> {
     if args.output.is_none() && outer_session().is_some() {
         bail!("`apex power run` cannot run inside another `apex run`: start it in its place");
+    }
+    if args.recording.device == driver::Device::Cpu {
+        bail!("the CPU device has no clock to govern: leave --device cpu out");
     }
     let recording = Recording { power: Some(power), ..args.recording.clone() };
     execute(&Args { recording, ..args.clone() }, color)

@@ -31,9 +31,10 @@ impl Place {
     }
 
     fn power_run_into(&self, session: &str, options: &[&str], words: &[&str]) -> Command {
-        let mut command = self.sandbox.apex(&["power", "run", "--device", "gpu", "-o", session]);
+        let mut command = self.sandbox.apex(&["power", "run", "-o", session]);
         command.args(options).arg("--").arg(program()).args(words);
         command.env("LD_LIBRARY_PATH", &self.libraries).env("APEX_DRIVER", self.libraries.join("driver.so"));
+        command.env("APEX_DEVICE", "gpu");
         command.env("FAKE_NVML_UUID", &self.uuid).env("FAKE_NVML_CHANGES", self.sandbox.path("changes"));
         command
     }
@@ -63,8 +64,9 @@ fn what_cannot_be_governed_is_said_before_the_program_starts() {
         (&["--dry-run", "--gpu", "3"], ("FAKE_NVML_DEVICES", "2"), "there is no GPU 3: NVML has 2"),
         (&["--dry-run"], ("FAKE_NVML_ERRORS", "nvmlInit_v2=9"), "there is no NVML"),
         (&["--dry-run"], ("FAKE_NVML_ERRORS", "nvmlDeviceGetSupportedGraphicsClocks=3"), "tells no clocks"),
+        (&["--dry-run", "--device", "cpu"], ("FAKE_NVML_DEVICES", "1"), "the CPU device has no clock"),
         (&["--max-slowdown", "0"], ("FAKE_NVML_DEVICES", "1"), "above 0"),
-        (&["--window", "1s"], ("FAKE_NVML_DEVICES", "1"), "at least 2s"),
+        (&["--measure", "1s"], ("FAKE_NVML_DEVICES", "1"), "at least 2s"),
     ] {
         let mut command = place.power_run(options, &["launch", "5"]);
         let said = text(&output(command.env(variable.0, variable.1), 125).stderr);
@@ -83,7 +85,7 @@ fn a_clock_that_is_set_is_released_when_apex_is_killed() {
     let lock = place.sandbox.path("lock");
     let clock = || std::fs::read(&lock).ok()?.try_into().ok().map(u32::from_le_bytes);
     // A minute at least, of which the clock needs some seconds.
-    let mut command = place.power_run(&["--window", "2s"], &["steps", "60000", "1000"]);
+    let mut command = place.power_run(&["--measure", "2s"], &["steps", "60000", "1000"]);
     command.env("FAKE_NVML_LOCK", &lock).env("FAKE_NVML_WORKLOAD", "decode, launch-bound");
     let mut running = Running::start(&mut command);
     wait_until("a clock is set", || clock().is_some_and(|mhz| mhz > 0));

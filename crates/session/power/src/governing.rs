@@ -1,6 +1,6 @@
 //! The thread that reads, follows and sets.
 
-use crate::{Ended, Gpu, NotSet, Outcome, Pilot, Progress, Seen, Setter};
+use crate::{Ended, Gpu, NotSet, Outcome, Pilot, Progress, Seen, Sets};
 use apex_governor::{Clock, Settings};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,10 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// A device whose clock is set, or only read.
-enum Device {
-    Set(Box<Setter>, bool),
-    Read(Gpu),
+/// A device, and who sets its clock; nobody in a dry run.
+struct Device {
+    gpu: Gpu,
+    sets: Option<Box<dyn Sets>>,
 }
 
 /// A thread that governs until it is stopped.
@@ -46,28 +46,24 @@ pub struct Governing {
 }
 
 impl Governing {
-    /// Starts the thread, which sets the clock by what the session in `session` shows. The second
-    /// value of `setter` says whether a clock was left by an earlier run.
+    /// Starts the thread, which has the clock set by what the session in `session` shows; in a dry
+    /// run, nobody is to set it.
     ///
     /// # Errors
-    /// If no thread can be started.
-    pub fn set(setter: (Setter, bool), session: PathBuf, options: Options) -> io::Result<Self> {
-        Self::start(Device::Set(Box::new(setter.0), setter.1), session, options)
-    }
-
-    /// Starts the thread for a dry run.
-    ///
-    /// # Errors
-    /// If no thread can be started.
-    pub fn dry(gpu: Gpu, session: PathBuf, options: Options) -> io::Result<Self> {
-        Self::start(Device::Read(gpu), session, options)
-    }
-
-    fn start(device: Device, session: PathBuf, options: Options) -> io::Result<Self> {
+    /// If the device tells no clocks, or no thread can be started.
+    pub fn start(
+        gpu: Gpu,
+        sets: Option<Box<dyn Sets>>,
+        session: PathBuf,
+        options: Options,
+    ) -> io::Result<Self> {
+        let device = Device { gpu, sets };
+        let none = || io::Error::other("the GPU tells no clocks");
+        let settings = settings(&device.gpu, options).ok_or_else(none)?;
         let (stop, stopped) = channel();
         let (told, ended) = channel();
         std::thread::Builder::new().name("apex-power".into()).spawn(move || {
-            let outcome = govern(&stopped, device, &session, options);
+            let outcome = govern(&stopped, device, &session, settings);
             // Nobody may be left to listen.
             let _ = told.send(outcome);
         })?;
@@ -92,19 +88,12 @@ fn settings(gpu: &Gpu, options: Options) -> Option<Settings> {
 }
 
 impl Device {
-    fn gpu(&self) -> &Gpu {
-        match self {
-            Self::Set(setter, _) => setter.gpu(),
-            Self::Read(gpu) => gpu,
-        }
-    }
-
     /// Makes a call; in a dry run there is none to make.
     fn call(&mut self, clock: Clock) -> Result<(), Ended> {
-        let Self::Set(setter, _) = self else { return Ok(()) };
-        let legal = |mhz: u32| setter.gpu().clocks.iter().copied().find(|legal| *legal >= mhz).unwrap_or(mhz);
-        let clock = clock.map(legal);
-        setter.set(clock).map_err(|error| match error {
+        let Some(sets) = &mut self.sets else { return Ok(()) };
+        let clocks = &self.gpu.clocks;
+        let legal = |mhz: u32| clocks.iter().copied().find(|legal| *legal >= mhz).unwrap_or(mhz);
+        sets.set(clock.map(legal)).map_err(|error| match error {
             NotSet::Refused(error) if error.is_no_permission() => Ended::NoPermission,
             NotSet::Refused(_) => Ended::Refused,
             NotSet::Unwatched(_) => Ended::NoWatchdog,
@@ -112,30 +101,29 @@ impl Device {
     }
 
     fn is_unwatched(&mut self) -> bool {
-        match self {
-            Self::Set(setter, _) => !setter.is_watched(),
-            Self::Read(_) => false,
-        }
+        self.sets.as_mut().is_some_and(|sets| !sets.is_watched())
+    }
+
+    /// Ends; returns whether a clock may be set still.
+    fn end(self) -> bool {
+        self.sets.is_some_and(|sets| sets.end())
     }
 
     /// No clock is set any more: releases it, unless another tool has set its own since.
     fn leave(&mut self, is_replaced: bool) {
-        if let Self::Set(setter, _) = self {
-            // What fails here is tried again when the setter is dropped.
-            let _ = if is_replaced { setter.forget() } else { setter.release() };
+        if let Some(sets) = &mut self.sets {
+            // What fails here is tried again at the end.
+            let _ = if is_replaced { sets.forget() } else { sets.set(None) };
         }
     }
 }
 
-fn govern(stopped: &Receiver<()>, mut device: Device, session: &Path, options: Options) -> Outcome {
-    let Some(settings) = settings(device.gpu(), options) else {
-        let mut pilot =
-            Pilot::new(Settings { most_slowdown: 0.0, clocks: (1, 1), step: 1, window: 1.0 }, true);
-        pilot.end(Ended::Refused);
-        return pilot.outcome();
-    };
-    let mut pilot = Pilot::new(settings, matches!(device, Device::Read(_)));
-    let mut looks = Looks::new(Progress::new(session, &device.gpu().uuid), options.window / LOOKS);
+fn govern(stopped: &Receiver<()>, mut device: Device, session: &Path, settings: Settings) -> Outcome {
+    let mut pilot = Pilot::new(settings, device.sets.is_none());
+    let mut looks = Looks::new(
+        Progress::new(session, &device.gpu.uuid),
+        Duration::from_secs_f64(settings.window) / LOOKS,
+    );
     while !pilot.has_ended() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         if let Err(why) = tick(&mut device, &mut pilot, &mut looks) {
             pilot.end(why);
@@ -146,17 +134,16 @@ fn govern(stopped: &Receiver<()>, mut device: Device, session: &Path, options: O
         // The end of the program is the end of the thread.
         let _ = stopped.recv();
     }
-    let was_left = matches!(device, Device::Set(_, true));
-    drop(device);
-    Outcome { was_left, ..pilot.outcome() }
+    let is_left = device.end();
+    Outcome { is_left, ..pilot.outcome() }
 }
 
 fn tick(device: &mut Device, pilot: &mut Pilot, looks: &mut Looks) -> Result<(), Ended> {
     if device.is_unwatched() {
         return Err(Ended::NoWatchdog);
     }
-    let state = device.gpu().state().map_err(|_| Ended::Refused)?;
-    let look = looks.look(device.gpu())?;
+    let state = device.gpu.state().map_err(|_| Ended::Refused)?;
+    let look = looks.look(&device.gpu)?;
     let at = looks.began.elapsed().as_secs_f64();
     pilot.step(at, state, look).map_or(Ok(()), |clock| device.call(clock))
 }

@@ -5,6 +5,7 @@
 //! * [`Claim`] keeps two runs off one device, and remembers a clock that nobody put back.
 //! * [`Watchdog`] is a process that releases the clock when its parent is gone.
 //! * [`Setter`] has all three. Nothing else here sets a clock.
+//! * [`Helper`] has setters for users who may not set clocks; [`Helped`] is its client.
 //! * [`Progress`] reads from the session which phase runs and how far it is.
 //! * [`Pilot`] has the governor ([`apex_governor`]) follow these readings, and says which call to
 //!   make.
@@ -21,6 +22,8 @@
 
 mod claim;
 mod governing;
+mod helped;
+mod helper;
 mod nvml;
 mod phases;
 mod pilot;
@@ -32,10 +35,12 @@ mod watchdog;
 
 pub use claim::Claim;
 pub use governing::{Governing, Options};
+pub use helped::Helped;
+pub use helper::{Helper, SOCKET};
 pub use nvml::{Error, Gpu, LIBRARY, Nvml, State, reasons};
 pub use phases::{Counts, Phases};
 pub use pilot::{Ended, OfPhase, Outcome, Pilot};
 pub use progress::{Progress, Seen};
 pub use right::may_set_clocks;
-pub use setter::{NotSet, Setter};
+pub use setter::{NotSet, Sets, Setter};
 pub use watchdog::{Watchdog, watch};

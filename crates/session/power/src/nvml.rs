@@ -76,54 +76,68 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-macro_rules! functions {
-    ($($field:ident = $name:literal: ($($argument:ty),*);)*) => {
-        /// The functions. Those that the library lacks are `None`.
-        ///
-        /// # Safety
-        /// The caller keeps to what `nvml.h` says: pointers to writable values of these types,
-        /// handles that NVML gave.
-        #[derive(Clone, Copy)]
-        struct Functions {
-            $($field: Option<unsafe extern "C" fn($($argument),*) -> Return>,)*
-        }
+/// Functions that write a number, text, or nothing.
+type AskWide = unsafe extern "C" fn(Handle, *mut c_ulonglong) -> Return;
+type AskOf = unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Return;
+type AskText = unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> Return;
+type AskPair = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> Return;
+type AskList = unsafe extern "C" fn(Handle, c_uint, *mut c_uint, *mut c_uint) -> Return;
 
-        impl Functions {
-            fn load(library: *mut c_void) -> Self {
-                Self {
-                    $($field: {
-                        let address = symbol(library, $name);
-                        // SAFETY: a pointer to a function and an optional one have the same
-                        // representation, null for `None`; the signature is the one of `nvml.h`.
-                        unsafe { transmute_copy(&address) }
-                    },)*
-                }
+/// The functions; `None` for those that the library lacks. Whoever calls one keeps to what
+/// `nvml.h` says: pointers to writable values of these types, handles that NVML gave.
+#[derive(Clone, Copy)]
+struct Functions {
+    init: Option<unsafe extern "C" fn() -> Return>,
+    count: Option<unsafe extern "C" fn(*mut c_uint) -> Return>,
+    handle: Option<unsafe extern "C" fn(c_uint, *mut Handle) -> Return>,
+    uuid: Option<AskText>,
+    name: Option<AskText>,
+    mig: Option<AskPair>,
+    clock: Option<AskOf>,
+    highest: Option<AskOf>,
+    legal: Option<AskList>,
+    reasons: Option<AskWide>,
+    energy: Option<AskWide>,
+    set: Option<unsafe extern "C" fn(Handle, c_uint, c_uint) -> Return>,
+    reset: Option<unsafe extern "C" fn(Handle) -> Return>,
+}
+
+impl Functions {
+    /// # Safety
+    /// `library` is NVML, open for good.
+    unsafe fn of(library: *mut c_void) -> Self {
+        // SAFETY: promised by the caller, and the types are those of `nvml.h`.
+        unsafe {
+            Self {
+                init: found(library, c"nvmlInit_v2"),
+                count: found(library, c"nvmlDeviceGetCount_v2"),
+                handle: found(library, c"nvmlDeviceGetHandleByIndex_v2"),
+                uuid: found(library, c"nvmlDeviceGetUUID"),
+                name: found(library, c"nvmlDeviceGetName"),
+                mig: found(library, c"nvmlDeviceGetMigMode"),
+                clock: found(library, c"nvmlDeviceGetClockInfo"),
+                highest: found(library, c"nvmlDeviceGetMaxClockInfo"),
+                legal: found(library, c"nvmlDeviceGetSupportedGraphicsClocks"),
+                reasons: found(library, c"nvmlDeviceGetCurrentClocksEventReasons")
+                    .or(found(library, c"nvmlDeviceGetCurrentClocksThrottleReasons")),
+                energy: found(library, c"nvmlDeviceGetTotalEnergyConsumption"),
+                set: found(library, c"nvmlDeviceSetGpuLockedClocks"),
+                reset: found(library, c"nvmlDeviceResetGpuLockedClocks"),
             }
         }
-    };
+    }
 }
 
-functions! {
-    init = "nvmlInit_v2": ();
-    count = "nvmlDeviceGetCount_v2": (*mut c_uint);
-    handle = "nvmlDeviceGetHandleByIndex_v2": (c_uint, *mut Handle);
-    uuid = "nvmlDeviceGetUUID": (Handle, *mut c_char, c_uint);
-    name = "nvmlDeviceGetName": (Handle, *mut c_char, c_uint);
-    mig = "nvmlDeviceGetMigMode": (Handle, *mut c_uint, *mut c_uint);
-    clock = "nvmlDeviceGetClockInfo": (Handle, c_uint, *mut c_uint);
-    highest = "nvmlDeviceGetMaxClockInfo": (Handle, c_uint, *mut c_uint);
-    legal = "nvmlDeviceGetSupportedGraphicsClocks": (Handle, c_uint, *mut c_uint, *mut c_uint);
-    reasons = "nvmlDeviceGetCurrentClocksEventReasons": (Handle, *mut c_ulonglong);
-    older_reasons = "nvmlDeviceGetCurrentClocksThrottleReasons": (Handle, *mut c_ulonglong);
-    energy = "nvmlDeviceGetTotalEnergyConsumption": (Handle, *mut c_ulonglong);
-    set = "nvmlDeviceSetGpuLockedClocks": (Handle, c_uint, c_uint);
-    reset = "nvmlDeviceResetGpuLockedClocks": (Handle);
-}
-
-fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
-    let Ok(name) = CString::new(name) else { return std::ptr::null_mut() };
+/// A function of a library.
+///
+/// # Safety
+/// The library is open for good, and `F` is the type of a pointer to the function.
+unsafe fn found<F: Copy>(library: *mut c_void, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the library is open, the name ends with a zero byte.
-    unsafe { libc::dlsym(library, name.as_ptr()) }
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    // SAFETY: it is a pointer to a function of this type, as the caller promised.
+    (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
 }
 
 /// The result of a call of a function that the library may lack.
@@ -149,6 +163,7 @@ pub struct State {
 }
 
 /// A device.
+#[derive(Clone)]
 pub struct Gpu {
     functions: Functions,
     handle: Handle,
@@ -175,7 +190,8 @@ impl Nvml {
         let name = CString::new(library.as_os_str().as_bytes()).ok()?;
         // SAFETY: loading NVML runs its initialisers, which the caller asks for by naming it.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let functions = (!library.is_null()).then(|| Functions::load(library))?;
+        // SAFETY: nobody closes it, and what has NVML's name is NVML.
+        let functions = (!library.is_null()).then(|| unsafe { Functions::of(library) })?;
         // SAFETY: takes nothing.
         (unsafe { functions.init?() } == SUCCESS).then_some(Self(functions))
     }
@@ -212,7 +228,7 @@ impl Gpu {
         self.clocks = self.legal_clocks();
     }
 
-    fn text(&self, ask: Option<unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> Return>) -> String {
+    fn text(&self, ask: Option<AskText>) -> String {
         let mut buffer = [0; 128];
         // SAFETY: the handle is NVML's, the buffer has the length that is stated.
         let asked = ask.map(|ask| unsafe { ask(self.handle, buffer.as_mut_ptr(), buffer.len() as c_uint) });
@@ -221,12 +237,7 @@ impl Gpu {
         text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    fn number(
-        &self,
-        call: &'static str,
-        ask: Option<unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Return>,
-        sort: c_uint,
-    ) -> Result<u32, Error> {
+    fn number(&self, call: &'static str, ask: Option<AskOf>, sort: c_uint) -> Result<u32, Error> {
         let mut found = 0;
         // SAFETY: the handle is NVML's, the number is writable.
         done(call, ask.map(|ask| unsafe { ask(self.handle, sort, &raw mut found) }))?;
@@ -254,11 +265,18 @@ impl Gpu {
     pub fn state(&self) -> Result<State, Error> {
         let mhz = self.number("nvmlDeviceGetClockInfo", self.functions.clock, CLOCK_SM)?;
         let mut reasons = 0;
-        let ask = self.functions.reasons.or(self.functions.older_reasons);
         // SAFETY: the handle is NVML's, the number is writable.
-        let asked = ask.map(|ask| unsafe { ask(self.handle, &raw mut reasons) });
+        let asked = self.functions.reasons.map(|ask| unsafe { ask(self.handle, &raw mut reasons) });
         done("nvmlDeviceGetCurrentClocksEventReasons", asked)?;
         Ok(State { mhz, reasons })
+    }
+
+    /// Whether NVML says that somebody's setting holds the clock.
+    ///
+    /// # Errors
+    /// If NVML refuses.
+    pub fn is_set(&self) -> Result<bool, Error> {
+        Ok(self.state()?.reasons & reasons::SETTING != 0)
     }
 
     /// Reads the energy counter, millijoules: milliseconds.

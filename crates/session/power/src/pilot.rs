@@ -50,8 +50,8 @@ pub struct Outcome {
     pub phases: Vec<OfPhase>,
     /// The share of readings under a power cap, heat or another limit.
     pub held: f64,
-    /// Whether a clock that an earlier run had left was released at the start.
-    pub was_left: bool,
+    /// Whether the clock could not be released at the end.
+    pub is_left: bool,
 }
 
 /// Follows a device and a session.
@@ -168,7 +168,7 @@ impl Pilot {
         };
         let phases = (0..self.phases).filter_map(|phase| governor.search(phase)).map(of_phase).collect();
         let held = self.held.0 as f64 / self.held.1.max(1) as f64;
-        Outcome { ended: self.ended, calls: self.calls, phases, held, was_left: false }
+        Outcome { ended: self.ended, calls: self.calls, phases, held, is_left: false }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A device whose clock may be set, with what puts it back.
 
 use crate::{Claim, Error, Gpu, Watchdog};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::process::Command;
 
 /// Why a clock was not set.
 #[derive(Debug)]
@@ -25,6 +25,42 @@ impl fmt::Display for NotSet {
 
 impl std::error::Error for NotSet {}
 
+/// Something that sets the clock of a device, and that releases it whatever becomes of this process.
+pub trait Sets: Send {
+    /// Sets the highest clock, MHz, or releases it.
+    ///
+    /// # Errors
+    /// If NVML refuses, or nobody is left who would release the clock.
+    fn set(&mut self, mhz: Option<u32>) -> Result<(), NotSet>;
+    /// Whether somebody would release the clock if this process ended now.
+    fn is_watched(&mut self) -> bool;
+    /// Leaves the clock as it is, because another tool has set its own since.
+    ///
+    /// # Errors
+    /// If that could not be noted.
+    fn forget(&mut self) -> Result<(), NotSet>;
+    /// Releases the clock if it may be set, and ends. Returns whether a clock may be set still.
+    fn end(self: Box<Self>) -> bool;
+}
+
+impl Sets for Setter {
+    fn set(&mut self, mhz: Option<u32>) -> Result<(), NotSet> {
+        self.set(mhz)
+    }
+
+    fn is_watched(&mut self) -> bool {
+        self.is_watched()
+    }
+
+    fn forget(&mut self) -> Result<(), NotSet> {
+        self.forget()
+    }
+
+    fn end(self: Box<Self>) -> bool {
+        (*self).end()
+    }
+}
+
 /// A claimed device with its watchdog. Dropping it releases the clock.
 pub struct Setter {
     gpu: Gpu,
@@ -34,13 +70,13 @@ pub struct Setter {
 }
 
 impl Setter {
-    /// Starts the watchdog by `command` ([`Watchdog::start`]). A clock that an earlier run left is
+    /// Starts the watchdog by these words ([`Watchdog::start`]). A clock that an earlier run left is
     /// released first; the second value says so.
     ///
     /// # Errors
     /// If the watchdog cannot be started, or the clock that was left cannot be released.
-    pub fn start(gpu: Gpu, claim: Claim, command: Command) -> Result<(Self, bool), NotSet> {
-        let watchdog = Watchdog::start(command, &claim).map_err(NotSet::Unwatched)?;
+    pub fn start(gpu: Gpu, claim: Claim, watchdog: &[OsString]) -> Result<(Self, bool), NotSet> {
+        let watchdog = Watchdog::start(watchdog, &claim).map_err(NotSet::Unwatched)?;
         let was_left = claim.is_noted().map_err(NotSet::Unwatched)?;
         let mut setter = Self { gpu, claim, watchdog: Some(watchdog), may_be_set: was_left };
         setter.release()?;
@@ -101,6 +137,21 @@ impl Setter {
         self.announce(false).map_err(NotSet::Unwatched)
     }
 
+    /// Releases the clock if it may be set, and ends the watchdog, which tries for some seconds if
+    /// NVML refuses. Returns whether a clock may be set still.
+    pub fn end(mut self) -> bool {
+        self.close();
+        self.claim.is_noted().unwrap_or(self.may_be_set)
+    }
+
+    fn close(&mut self) {
+        // If NVML refuses, the watchdog tries again, and the note stays.
+        let _ = self.release();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.end();
+        }
+    }
+
     /// Tells the watchdog, and notes in the claim, that a clock may be set or that none is.
     fn announce(&mut self, is_set: bool) -> io::Result<()> {
         if !is_set {
@@ -118,10 +169,6 @@ impl Setter {
 
 impl Drop for Setter {
     fn drop(&mut self) {
-        // If NVML refuses, the watchdog tries again, and the note stays.
-        let _ = self.release();
-        if let Some(watchdog) = self.watchdog.take() {
-            watchdog.end();
-        }
+        self.close();
     }
 }

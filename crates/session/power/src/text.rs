@@ -6,12 +6,15 @@ use crate::{Ended, OfPhase, Outcome};
 const MUCH: f64 = 0.1;
 
 impl Outcome {
+    /// The sentences that are no mere report: what went wrong.
+    pub fn warnings(&self, highest: u32) -> Vec<String> {
+        let is_report = matches!(self.ended, None | Some(Ended::WouldSet { .. }));
+        let ended = self.ended.filter(|_| !is_report).map(|ended| of_end(ended, highest));
+        ended.into_iter().chain(is_left(self)).collect()
+    }
+
     /// Sentences about the run, for a device with this highest clock, MHz.
     pub fn sentences(&self, highest: u32) -> Vec<String> {
-        let left = self.was_left.then(|| {
-            "an earlier run of APEX that was killed had left the GPU's clock set: it was released at the start"
-                .to_owned()
-        });
         let phases = self.phases.iter().enumerate().map(|(at, phase)| of_phase(at + 1, phase, highest));
         let held = (self.held > MUCH).then(|| {
             let percent = self.held * 100.0;
@@ -26,10 +29,15 @@ impl Outcome {
         });
         let calls = (self.calls > 0).then(|| {
             let calls = if self.calls == 1 { "1 call".to_owned() } else { format!("{} calls", self.calls) };
-            format!("{calls} set or released the GPU's clock, which is released now")
+            format!("{calls} set or released the GPU's clock while the program ran")
         });
-        left.into_iter().chain(phases).chain(held).chain(ended).chain(nothing).chain(calls).collect()
+        phases.chain(held).chain(ended).chain(nothing).chain(calls).chain(is_left(self)).collect()
     }
+}
+
+fn is_left(outcome: &Outcome) -> Option<String> {
+    let told = "THE GPU'S CLOCK IS STILL SET: NVML refused to release it; `sudo nvidia-smi -rgc` does that";
+    outcome.is_left.then(|| told.to_owned())
 }
 
 fn of_phase(number: usize, phase: &OfPhase, highest: u32) -> String {

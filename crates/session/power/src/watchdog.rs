@@ -5,6 +5,7 @@
 //! to do; the end of the pipe is the end of the parent, whatever the cause.
 
 use crate::{Claim, Nvml};
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -31,14 +32,15 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts `command`, which is to call [`watch`] with the number that is added to its arguments,
-    /// and waits until it is ready.
+    /// Starts the program and arguments in `words`, which are to call [`watch`] with the number that
+    /// is added to them, and waits until it is ready.
     ///
     /// # Errors
     /// If it cannot be started, or does not become ready.
-    pub fn start(mut command: Command, claim: &Claim) -> io::Result<Self> {
-        let number = claim.number();
-        command.arg(number.to_string()).current_dir("/");
+    pub fn start(words: &[OsString], claim: &Claim) -> io::Result<Self> {
+        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (mut command, number) = (Command::new(program), claim.number());
+        command.args(arguments).arg(number.to_string()).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let become_watchdog = move || {
             // SAFETY: plain system calls on numbers. The file stays open in the new process alone.

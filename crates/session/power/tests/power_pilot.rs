@@ -69,7 +69,10 @@ fn readings_once_a_second_find_the_clock_that_saves() {
         assert!(outcome.ended.is_none() && outcome.phases[0].is_found, "{outcome:?}");
         assert!((outcome.phases[0].saving - saved).abs() < 0.02, "{saved} {outcome:?}");
         let said = outcome.sentences(HIGHEST).join("\n");
-        assert!(said.contains("less energy") && said.contains("released now"), "{said}");
+        assert!(said.contains("less energy") && said.contains("set or released"), "{said}");
+        assert!(outcome.warnings(HIGHEST).is_empty());
+        let is_left = apex_power::Outcome { is_left: true, ..outcome };
+        assert!(is_left.warnings(HIGHEST)[0].contains("STILL SET"));
     }
 }
 

@@ -1,11 +1,13 @@
 //! A clock that is set is released, whatever ends the processes: on a stand-in for NVML, whose
 //! clock is a file. No real device is touched: each process opens the stand-in by its path.
 
-use apex_power::{Claim, Nvml, Setter, watch};
+use apex_power::{Claim, Helped, Helper, Nvml, Sets, Setter, watch};
 use apex_random::Random;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use test_process::{Child, Command};
@@ -59,24 +61,22 @@ fn place() -> PathBuf {
     PathBuf::from(std::env::var_os("POWER_PLACE").expect("the other tests start this"))
 }
 
-/// The command of a watchdog.
-fn watchdog(place: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new("sh");
+/// The words that start a watchdog, in the environment of this process.
+fn watchdog() -> Vec<OsString> {
     if std::env::var_os("POWER_ASLEEP").is_some() {
-        command.args(["-c", ASLEEP]);
-        return command;
+        return ["sh", "-c", ASLEEP].map(OsString::from).into();
     }
-    let test = std::env::current_exe().unwrap();
-    command.args(["-c", PASS_ON, "sh"]).arg(test);
-    command.args(["--exact", "as_watchdog", "--ignored"]).env("POWER_PLACE", place);
-    command
+    let test = std::env::current_exe().unwrap().into_os_string();
+    let shell = ["sh", "-c", PASS_ON, "sh"].map(OsString::from).into_iter();
+    let role = ["--exact", "as_watchdog", "--ignored"].map(OsString::from);
+    shell.chain([test]).chain(role).collect()
 }
 
 fn started() -> (Setter, bool) {
     let place = place();
     let gpu = Nvml::open(&place.join("nvml.so")).expect("the stand-in").gpus().remove(0);
     let claim = Claim::take(&place.join("claims"), &gpu.uuid).unwrap().expect("nobody else has it");
-    Setter::start(gpu, claim, watchdog(&place)).unwrap()
+    Setter::start(gpu, claim, &watchdog()).unwrap()
 }
 
 /// Writes a line past the harness.
@@ -116,6 +116,40 @@ fn as_setter() {
         say(call);
     }
     drop(setter);
+    say("ended");
+}
+
+/// A helper, for this user or for another one.
+#[test]
+#[ignore = "a process of the other tests"]
+fn as_helper() {
+    let place = place();
+    let listener = UnixListener::bind(place.join("socket")).unwrap();
+    // SAFETY: takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let users = if std::env::var_os("POWER_OTHER_USER").is_some() { vec![own + 1] } else { vec![own] };
+    let (library, claims) = (place.join("nvml.so"), place.join("claims"));
+    let watchdog = |_: &Path, _: &str| watchdog();
+    say("ready");
+    Helper { library, claims, users, watchdog, log: |_| {} }.serve(&listener).unwrap();
+}
+
+/// A client of the helper, which sets clocks until the helper is gone.
+#[test]
+#[ignore = "a process of the other tests"]
+fn as_client() {
+    let place = place();
+    let uuid = Nvml::open(&place.join("nvml.so")).unwrap().gpus().remove(0).uuid;
+    let claimed = Helped::claim(&place.join("socket"), &uuid);
+    let Ok((mut helped, was_left)) = claimed else { return say(claimed.err().unwrap()) };
+    say(was_left);
+    for call in 0_u32.. {
+        let clock = (call % 3 != 2).then_some(1200 + 15 * (call % 20));
+        if !helped.is_watched() || helped.set(clock).is_err() {
+            break;
+        }
+        say(call);
+    }
     say("ended");
 }
 
@@ -192,6 +226,84 @@ fn kills_at_random_moments_leave_no_clock_set() {
         }
     }
     println!("{kills} kills; {left} of them left a note, and the next run released the clock");
+}
+
+/// A process that says something once it has begun.
+fn begun(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = command.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let said = heard(&mut out).unwrap();
+    (child, out, said)
+}
+
+#[test]
+fn a_helper_sets_the_clock_for_its_clients_until_one_of_both_is_gone() {
+    let place = Place::new();
+    let (mut helper, _helper_out, _) = begun(place.process("as_helper"));
+    let (mut client, mut out, was_left) = begun(place.process("as_client"));
+    assert_eq!(was_left, "false");
+    let (mut second, _out, said) = begun(place.process("as_client"));
+    assert_eq!(said, "another run governs it");
+    second.wait().unwrap();
+    heard(&mut out).unwrap();
+    kill(client.id().cast_signed());
+    client.wait().unwrap();
+    // The claim is free as soon as the helper has released the clock.
+    assert!(!place.noted() && place.clock() == 0);
+
+    let (mut client, mut out, _) = begun(place.process("as_client"));
+    heard(&mut out).unwrap();
+    kill(helper.id().cast_signed());
+    helper.wait().unwrap();
+    let last = std::iter::from_fn(|| heard(&mut out)).last();
+    assert_eq!(last.as_deref(), Some("ended"));
+    client.wait().unwrap();
+    assert!(!place.noted() && place.clock() == 0);
+}
+
+#[test]
+fn a_helper_serves_nobody_but_the_users_that_are_named() {
+    let place = Place::new();
+    let mut command = place.process("as_helper");
+    command.env("POWER_OTHER_USER", "1");
+    let (_helper, _helper_out, _) = begun(command);
+    let (mut client, _out, said) = begun(place.process("as_client"));
+    assert!(said.starts_with("the helper does not serve user "), "{said}");
+    client.wait().unwrap();
+    assert_eq!(place.clock(), 0);
+}
+
+/// Says something to a helper and returns what it answers; `None` if it hangs up.
+fn answered(place: &Place, said: &[u8]) -> Option<String> {
+    let mut stream = UnixStream::connect(place.0.path().join("socket")).unwrap();
+    stream.write_all(said).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).ok().filter(|bytes| *bytes > 0)?;
+    Some(answer.trim_end().to_owned())
+}
+
+#[test]
+fn a_helper_survives_what_is_no_request() {
+    let place = Place::new();
+    let (_helper, _out, _) = begun(place.process("as_helper"));
+    for (said, answer) in [
+        (&b"set 1200\n"[..], Some("no: claim a device first")),
+        (b"claim GPU-of-nobody\n", Some("no: there is no such device")),
+        (b"\n", Some("no: claim a device first")),
+        (&[b'x'; 4096], None),
+        (b"claim \xff\xfe\n", None),
+    ] {
+        assert_eq!(answered(&place, said).as_deref(), answer);
+    }
+    let uuid = "GPU-01010101-0101-0101-0101-010101010101";
+    let mut stream = UnixStream::connect(place.0.path().join("socket")).unwrap();
+    stream
+        .write_all(format!("claim {uuid}\nset 1201\nset 99999999999\nreset\nset 1200\nend\n").as_bytes())
+        .unwrap();
+    let lines: Vec<String> = BufReader::new(stream).lines().map(Result::unwrap).collect();
+    let illegal = "no: this is no legal clock";
+    assert_eq!(lines, ["ok", illegal, illegal, "no: this is no request", "ok", "ok"]);
+    assert_eq!(place.clock(), 0);
 }
 
 #[test]

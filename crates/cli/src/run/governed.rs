@@ -3,13 +3,13 @@
 
 use crate::output;
 use anyhow::{Context, bail};
-use apex_power::{Claim, Governing, Gpu, LIBRARY, Nvml, Options, Setter, may_set_clocks, reasons};
+use apex_power::{Claim, Governing, Gpu, Helped, LIBRARY, Nvml, Options, Sets, Setter, may_set_clocks};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// What the user wants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     /// Highest slowdown: 0.01 for 1%.
     pub most_slowdown: f64,
@@ -19,18 +19,17 @@ pub struct Wanted {
     pub is_dry: bool,
     /// Time for which a clock is measured at once.
     pub window: Duration,
+    /// The socket of the helper.
+    pub socket: PathBuf,
 }
 
 /// A device that is ready to be governed.
 pub struct Ready {
-    device: Device,
+    gpu: Gpu,
+    /// Who sets its clock; nobody in a dry run.
+    sets: Option<Box<dyn Sets>>,
     highest: u32,
     options: Options,
-}
-
-enum Device {
-    Set(Box<Setter>, bool),
-    Read(Gpu),
 }
 
 /// A device that is governed.
@@ -59,15 +58,28 @@ impl Wanted {
             bail!("GPU {} tells no clocks that could be set", gpu.index);
         };
         let options = Options { most_slowdown: self.most_slowdown, window: self.window };
-        let is_dry = self.is_dry || !may_set_clocks();
-        if is_dry && !self.is_dry {
-            output::remark(
-                "setting GPU clocks needs root (in a container: with SYS_ADMIN). This is a dry run, which sets \
-                 nothing; `apex power run --help` says how to give the right",
-            );
+        let sets = if self.is_dry { None } else { self.setter(&gpu)? };
+        Ok(Ready { gpu, sets, highest, options })
+    }
+
+    /// Who sets the clock of a device: this process, a helper, or nobody.
+    fn setter(&self, gpu: &Gpu) -> anyhow::Result<Option<Box<dyn Sets>>> {
+        if may_set_clocks() {
+            return own_setter(gpu).map(Some);
         }
-        let device = if is_dry { Device::Read(gpu) } else { claimed(gpu)? };
-        Ok(Ready { device, highest, options })
+        if !self.socket.exists() {
+            output::remark(
+                "setting GPU clocks needs root (in a container: with SYS_ADMIN), or the helper of an \
+                 administrator (`apex power helper`). This is a dry run, which sets nothing",
+            );
+            return Ok(None);
+        }
+        let (helped, was_left) = Helped::claim(&self.socket, &gpu.uuid).with_context(|| {
+            let socket = apex_untrusted::shown(&self.socket);
+            format!("the helper at {socket} does not govern GPU {}; --dry-run sets nothing", gpu.index)
+        })?;
+        tell_left(was_left);
+        Ok(Some(Box::new(helped)))
     }
 }
 
@@ -86,30 +98,40 @@ fn chosen(mut gpus: Vec<Gpu>, index: Option<u32>) -> anyhow::Result<Gpu> {
 }
 
 /// Claims the device for this run, with a watchdog.
-fn claimed(gpu: Gpu) -> anyhow::Result<Device> {
+fn own_setter(gpu: &Gpu) -> anyhow::Result<Box<dyn Sets>> {
     let index = gpu.index;
     let claim = Claim::take(Path::new(Claim::FOLDER), &gpu.uuid);
     let claim = claim.with_context(|| format!("cannot claim GPU {index} in {}", Claim::FOLDER))?;
     let Some(claim) = claim else {
         bail!("another `apex power run` governs GPU {index}: wait for its end");
     };
-    if gpu.state()?.reasons & reasons::SETTING != 0 && !claim.is_noted()? {
+    if gpu.is_set()? && !claim.is_noted()? {
         bail!("another tool has set the clock of GPU {index}: `nvidia-smi -i {index} -rgc` releases it");
     }
-    let mut watchdog = Command::new("/proc/self/exe");
-    watchdog.args(["power", "watchdog", LIBRARY, &gpu.uuid]);
-    let (setter, was_left) = Setter::start(gpu, claim, watchdog)
+    let watchdog = watchdog(Path::new(LIBRARY), &gpu.uuid);
+    let (setter, was_left) = Setter::start(gpu.clone(), claim, &watchdog)
         .with_context(|| format!("cannot govern GPU {index}; --dry-run sets nothing"))?;
-    Ok(Device::Set(Box::new(setter), was_left))
+    tell_left(was_left);
+    Ok(Box::new(setter))
+}
+
+/// The words that start a watchdog, but for the claim.
+pub fn watchdog(library: &Path, uuid: &str) -> Vec<OsString> {
+    vec!["/proc/self/exe".into(), "power".into(), "watchdog".into(), library.into(), uuid.into()]
+}
+
+fn tell_left(was_left: bool) {
+    if was_left {
+        output::remark(
+            "an earlier run of APEX that was killed had left the GPU's clock set: it was released",
+        );
+    }
 }
 
 impl Ready {
     /// Governs by the session in this folder. What fails is a remark: the program runs already.
     pub fn start(self, session: PathBuf) -> Option<Governed> {
-        let governing = match self.device {
-            Device::Set(setter, was_left) => Governing::set((*setter, was_left), session, self.options),
-            Device::Read(gpu) => Governing::dry(gpu, session, self.options),
-        };
+        let governing = Governing::start(self.gpu, self.sets, session, self.options);
         let remark = |error| output::remark(format!("the GPU's clock is not governed: {error}"));
         let governing = governing.map_err(remark).ok()?;
         Some(Governed { governing, highest: self.highest })
@@ -117,10 +139,10 @@ impl Ready {
 }
 
 impl Governed {
-    /// Releases the clock, and says what became of the run unless that is not wanted.
+    /// Releases the clock, and says what became of the run; only warnings if that is wanted.
     pub fn finish(self, is_quiet: bool) {
         match self.governing.finish() {
-            Some(_) if is_quiet => {}
+            Some(outcome) if is_quiet => outcome.warnings(self.highest).into_iter().for_each(output::remark),
             Some(outcome) => outcome.sentences(self.highest).into_iter().for_each(output::remark),
             None => output::remark(
                 "a call of NVML hangs; a clock that is set is released as soon as this process has ended",
