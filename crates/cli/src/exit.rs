@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// A check, a comparison or a request was answered with no.
 pub const NO: u8 = 1;
-/// The command line was wrong (of every command but `run`, whose usage errors are [`FAILED`]).
+/// The command line was wrong (of every command but `run`, `demo` and `power`, whose usage errors are [`FAILED`]).
 pub const USAGE: u8 = 2;
 /// `run --check`: the program succeeded, and defects were found.
 pub const DEFECTS: u8 = 123;
@@ -22,7 +22,7 @@ pub const NOT_FOUND: u8 = 127;
 
 /// The text of `apex help exit-codes`.
 pub const HELP: &str = "\
-apex run and apex demo
+apex run, apex power run and apex demo
 
   apex exits with the program's exit status. If a signal ended the program,
   apex ends by the same signal, which shells show as 128+n.

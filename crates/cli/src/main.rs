@@ -35,6 +35,7 @@ mod output;
 mod pack;
 #[cfg(test)]
 mod pages;
+mod power;
 mod predict;
 mod progress;
 mod ptx;
@@ -89,6 +90,7 @@ enum Command {
     Run(run::Args),
     Import(import::Args),
     Tune(tune::Args),
+    Power(power::Args),
     Report(report::Args),
     Advise(advise::Args),
     Explain(explain::Args),
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::execute(&args, color),
         Command::Import(args) => import::execute(&args),
         Command::Tune(args) => tune::execute(&args, color),
+        Command::Power(args) => power::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
         Command::Explain(args) => explain::execute(&args, color),
@@ -211,8 +214,8 @@ fn arguments() -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command()))
 }
 
-/// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose
-/// codes must not be mistaken for ours.
+/// Shows help, or what is wrong with the command line. `run`, `demo` and `power` stand for a
+/// program, whose codes must not be mistaken for ours.
 fn refuse(error: &clap::Error) -> ExitCode {
     // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help
     // quotes nothing.
@@ -220,8 +223,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().ansi().to_string())),
         false => error.print(),
     };
-    let stands_for_program =
-        std::env::args_os().nth(1).is_some_and(|command| command == "run" || command == "demo");
+    let stands_for_program = std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| ["run", "demo", "power"].iter().any(|name| command == *name));
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if stands_for_program => ExitCode::from(exit::FAILED),

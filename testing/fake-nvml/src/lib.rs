@@ -10,11 +10,16 @@
 //! | `FAKE_NVML_UUID=GPU-…` | the UUID of the first one |
 //! | `FAKE_NVML_ERRORS=call=code,…` | these calls return these codes; [`HANGS`] never returns |
 //! | `FAKE_NVML_CHANGES=path` | a call that would change a device makes this file |
+//! | `FAKE_NVML_LOCK=path` | clocks may be set: this file has the first device's highest clock, as a driver has it for all processes. Without it, setting one is refused: no permission |
+//! | `FAKE_NVML_WORKLOAD=name` | clocks, power and energy of the first device are those of `gpu-physics` in real time, under this workload and that lock |
 
 #![allow(clippy::missing_safety_doc, reason = "the contract of each function is the one of nvml.h")]
 #![allow(missing_docs, reason = "most items are those of nvml.h")]
 #![allow(non_snake_case, reason = "the names are those of nvml.h")]
 
+mod physics;
+
+use physics::{lock_file, physical};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -27,6 +32,7 @@ const SUCCESS: c_int = 0;
 const UNINITIALIZED: c_int = 1;
 const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
+const NO_PERMISSION: c_int = 4;
 const INSUFFICIENT_SIZE: c_int = 7;
 const VERSION_MISMATCH: c_int = 25;
 const MOST_DEVICES: usize = 16;
@@ -133,16 +139,24 @@ fn power(ticks: u64) -> c_uint {
 }
 
 getters! {
-    nvmlDeviceGetPowerUsage() -> c_uint = |index| Some(power(TICKS[index].fetch_add(1, SeqCst) + 1));
+    nvmlDeviceGetPowerUsage() -> c_uint = |index| match physical(index) {
+        Some(read) => Some((read.watts * 1e3) as c_uint),
+        None => Some(power(TICKS[index].fetch_add(1, SeqCst) + 1)),
+    };
     nvmlDeviceGetEnforcedPowerLimit() -> c_uint = |_index| Some(700_000);
-    nvmlDeviceGetTotalEnergyConsumption() -> c_ulonglong = |index| Some(ticks(index) * 500_000);
+    nvmlDeviceGetTotalEnergyConsumption() -> c_ulonglong = |index| Some(physical(index).map_or(ticks(index) * 500_000, |read| read.millijoules));
     nvmlDeviceGetClockInfo(sort: c_uint) -> c_uint = |index| match sort {
+        1 if physical(index).is_some() => physical(index).map(|read| read.mhz),
         1 => Some(if power(ticks(index)) < 700_000 { 1980 } else { 1500 }),
         2 => Some(3201),
         _ => None,
     };
     nvmlDeviceGetMaxClockInfo(sort: c_uint) -> c_uint = |_index| [None, Some(1980), Some(3201)].get(sort as usize).copied().flatten();
-    nvmlDeviceGetCurrentClocksEventReasons() -> c_ulonglong = |index| Some(if power(ticks(index)) < 700_000 { 0 } else { 4 });
+    nvmlDeviceGetCurrentClocksEventReasons() -> c_ulonglong = |index| Some(match physical(index) {
+        Some(read) => read.reasons,
+        None if power(ticks(index)) < 700_000 => 0,
+        None => 4,
+    });
     nvmlDeviceGetTemperature(sensor: c_uint) -> c_uint = |_index| (sensor == 0).then_some(61);
     nvmlDeviceGetTemperatureThreshold(threshold: c_uint) -> c_uint = |_index| (threshold == 1).then_some(92);
     nvmlDeviceGetUtilizationRates() -> Utilization = |_index| Some(Utilization([97, 40]));
@@ -385,17 +399,80 @@ pub unsafe extern "C" fn nvmlGpmMetricsGet(out: *mut GpmMetricsGet) -> c_int {
     code
 }
 
+/// Counts a call that changes a device.
+fn changed(name: &str) {
+    CHANGES.fetch_add(1, SeqCst);
+    if let Ok(path) = std::env::var("FAKE_NVML_CHANGES") {
+        // The test that looks for the file fails where it is missing.
+        let _ = std::fs::write(path, name);
+    }
+}
+
+/// Sets the highest clock of a device, or releases it.
+fn lock(name: &str, device: *mut c_void, mhz: Option<c_uint>) -> c_int {
+    changed(name);
+    let (code, Some(index)) = (called(name), index(device)) else { return INVALID_ARGUMENT };
+    let Some(file) = lock_file().filter(|_| index == 0) else { return NO_PERMISSION };
+    let is_legal =
+        |mhz: c_uint| LEGAL.contains(&mhz) && (mhz - gpu_physics::LOWEST).is_multiple_of(gpu_physics::STEP);
+    if !mhz.is_none_or(is_legal) {
+        return INVALID_ARGUMENT;
+    }
+    if code == SUCCESS {
+        file.write(mhz);
+    }
+    code
+}
+
+/// Legal clocks, MHz.
+const LEGAL: std::ops::RangeInclusive<c_uint> = gpu_physics::LOWEST..=gpu_physics::HIGHEST;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlDeviceSetGpuLockedClocks(
+    device: *mut c_void,
+    lowest: c_uint,
+    highest: c_uint,
+) -> c_int {
+    match LEGAL.contains(&lowest) && lowest <= highest {
+        true => lock("nvmlDeviceSetGpuLockedClocks", device, Some(highest)),
+        false => INVALID_ARGUMENT,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlDeviceResetGpuLockedClocks(device: *mut c_void) -> c_int {
+    lock("nvmlDeviceResetGpuLockedClocks", device, None)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetSupportedGraphicsClocks(
+    device: *mut c_void,
+    _memory: c_uint,
+    count: *mut c_uint,
+    clocks: *mut c_uint,
+) -> c_int {
+    let code = called("nvmlDeviceGetSupportedGraphicsClocks");
+    let legal: Vec<c_uint> = LEGAL.rev().step_by(gpu_physics::STEP as usize).collect();
+    // SAFETY: the caller keeps to the contract of nvml.h.
+    let room = std::mem::replace(unsafe { &mut *count }, legal.len() as c_uint);
+    if index(device).is_none() {
+        return INVALID_ARGUMENT;
+    }
+    if (room as usize) < legal.len() {
+        return INSUFFICIENT_SIZE;
+    }
+    // SAFETY: there is room for so many clocks.
+    unsafe { std::ptr::copy_nonoverlapping(legal.as_ptr(), clocks, legal.len()) };
+    code
+}
+
 /// Defines functions that would change a device, or the machine: each call is counted.
 macro_rules! changes {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
             pub extern "C" fn $name() -> c_int {
-                CHANGES.fetch_add(1, SeqCst);
-                if let Ok(path) = std::env::var("FAKE_NVML_CHANGES") {
-                    // The test that looks for the file fails where it is missing.
-                    let _ = std::fs::write(path, stringify!($name));
-                }
+                changed(stringify!($name));
                 SUCCESS
             }
         )*
@@ -407,13 +484,13 @@ changes! {
     nvmlDeviceCreateGpuInstance nvmlDeviceCreateGpuInstanceWithPlacement nvmlDeviceFreezeNvLinkUtilizationCounter
     nvmlDeviceModifyDrainState nvmlDevicePowerSmoothingActivatePresetProfile nvmlDevicePowerSmoothingSetState
     nvmlDevicePowerSmoothingUpdatePresetProfileParam nvmlDeviceRegisterEvents nvmlDeviceRemoveGpu nvmlDeviceRemoveGpu_v2
-    nvmlDeviceResetApplicationsClocks nvmlDeviceResetGpuLockedClocks nvmlDeviceResetMemoryLockedClocks
+    nvmlDeviceResetApplicationsClocks nvmlDeviceResetMemoryLockedClocks
     nvmlDeviceResetNvLinkErrorCounters nvmlDeviceResetNvLinkUtilizationCounter nvmlDeviceSetAPIRestriction
     nvmlDeviceSetAccountingMode nvmlDeviceSetApplicationsClocks nvmlDeviceSetAutoBoostedClocksEnabled
     nvmlDeviceSetClockOffsets nvmlDeviceSetComputeMode nvmlDeviceSetConfComputeUnprotectedMemSize
     nvmlDeviceSetCpuAffinity nvmlDeviceSetDefaultAutoBoostedClocksEnabled nvmlDeviceSetDefaultFanSpeed_v2
     nvmlDeviceSetDramEncryptionMode nvmlDeviceSetDriverModel nvmlDeviceSetEccMode nvmlDeviceSetFanControlPolicy
-    nvmlDeviceSetFanSpeed_v2 nvmlDeviceSetGpcClkVfOffset nvmlDeviceSetGpuLockedClocks nvmlDeviceSetGpuOperationMode
+    nvmlDeviceSetFanSpeed_v2 nvmlDeviceSetGpcClkVfOffset nvmlDeviceSetGpuOperationMode
     nvmlDeviceSetMemClkVfOffset nvmlDeviceSetMemoryLockedClocks nvmlDeviceSetMigMode
     nvmlDeviceSetNvLinkDeviceLowPowerThreshold nvmlDeviceSetNvLinkUtilizationControl nvmlDeviceSetNvlinkBwMode
     nvmlDeviceSetPersistenceMode nvmlDeviceSetPowerManagementLimit nvmlDeviceSetPowerManagementLimit_v2

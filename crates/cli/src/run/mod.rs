@@ -11,6 +11,7 @@ mod dashboard;
 pub mod driver;
 mod driver_file;
 mod embedded;
+pub mod governed;
 mod host_stacks;
 pub mod inspect;
 pub mod libraries;
@@ -47,6 +48,7 @@ use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use dashboard::{Listening, Showing};
 use driver::Driver;
+use governed::Wanted;
 use libraries::Libraries;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -74,7 +76,7 @@ const FIRST_FILES: [&str; 6] = [
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Records every CUDA launch of an unmodified program.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(after_long_help = "Examples:
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
@@ -235,6 +237,9 @@ pub struct Recording {
     /// The hub that is told of the session, if any.
     #[arg(skip)]
     pub to_hub: Option<to_hub::Wanted>,
+    /// The device whose clock follows the program, if any (`apex power run`).
+    #[arg(skip)]
+    pub power: Option<Wanted>,
 }
 
 /// The kernels that are timed.
@@ -330,6 +335,18 @@ impl<E: Into<anyhow::Error>> From<E> for NotRecorded {
     }
 }
 
+/// Runs `apex power run`. Returns only where the program did not run.
+pub fn execute_governed(args: &Args, power: Wanted, color: Color) -> anyhow::Result<ExitCode> {
+    if args.output.is_none() && outer_session().is_some() {
+        bail!("`apex power run` cannot run inside another `apex run`: start it in its place");
+    }
+    if args.recording.device == driver::Device::Cpu {
+        bail!("the CPU device has no clock to govern: leave --device cpu out");
+    }
+    let recording = Recording { power: Some(power), ..args.recording.clone() };
+    execute(&Args { recording, ..args.clone() }, color)
+}
+
 /// Runs `apex run`. Returns only where the program did not run.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let command = by_interpreter(&args.command, std::env::var_os(variables::PYTHON.name));
@@ -404,6 +421,13 @@ pub fn record(
         }
     };
 
+    let power = match recording.power.as_ref().map(Wanted::prepare).transpose() {
+        Ok(power) => power,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(error.into());
+        }
+    };
     let mut program = program(command, &session, &driver, recording);
     program.env(PRELOAD, preload);
     if driver != Driver::Gpu
@@ -434,10 +458,15 @@ pub fn record(
     } else {
         machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
     };
+    let governed = power.and_then(|power| power.start(fresh.folder.path().to_owned()));
     let agent = to_hub::start(recording.to_hub.as_ref(), fresh.folder.path().to_owned());
     let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
+    // Before anything that may take long or fail.
+    if let Some(governed) = governed {
+        governed.finish(quiet);
+    }
     meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));

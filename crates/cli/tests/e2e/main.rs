@@ -34,6 +34,7 @@ mod messages;
 mod metrics;
 mod pages;
 mod places;
+mod power;
 mod predictions;
 mod processes;
 mod ptx;

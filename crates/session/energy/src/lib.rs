@@ -10,14 +10,17 @@
 //! * Devices that are not known to be the program's (MIG) have no accounts.
 //! * Phases have accounts only where one process of the session used the device, and where the
 //!   phases follow each other. Otherwise their windows overlap.
-//! * Idle power is subtracted only if the session saw the device idle. Nothing is assumed.
+//! * Idle power is subtracted only if the session saw the device idle. No account assumes
+//!   anything; what another clock would save ([`ClockAdvice`]) is predicted.
 
 mod change;
+mod clocks;
 mod rates;
 mod windows;
 mod work;
 
 pub use change::{EnergyChange, EnergyOf};
+pub use clocks::{Cause, ClockAdvice, Load};
 pub use rates::{Cost, Rates};
 pub use work::Work;
 
@@ -42,6 +45,9 @@ pub struct Energy {
     /// Costs of all devices together; `None` without a rate, or where a device is too short to
     /// say.
     pub cost: Option<Cost>,
+    /// Limits of clocks that would save energy, predicted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<ClockAdvice>,
 }
 
 /// The energy of a device.
@@ -120,7 +126,8 @@ impl Energy {
         let whole = devices.iter().map(|device| device.whole.joules_of_all());
         let joules = whole.sum::<Option<Estimate>>();
         let (work, cost) = (Work::of(profile, joules), joules.and_then(|joules| rates.cost(joules)));
-        (!devices.is_empty()).then_some(Self { devices, work, rates, cost })
+        let clocks = devices.iter().filter_map(|device| clocks::advice(machine, profile, device)).collect();
+        (!devices.is_empty()).then_some(Self { devices, work, rates, cost, clocks })
     }
 }
 

@@ -7,10 +7,9 @@
 use crate::{Clock, Governor, Settings, Window};
 use std::collections::BTreeMap;
 
-/// Shortest duration of a window, seconds: ten periods of the counter.
-const WINDOW: f64 = 1.0;
-/// The same of windows in which phases take turns, whose parts differ from window to window.
-const BLEND_WINDOW: f64 = 5.0;
+/// Windows in which phases take turns are so many times as long, because their parts differ from
+/// window to window.
+const BLEND_WINDOWS: f64 = 5.0;
 /// A call has taken effect after so many seconds, or never.
 const LONGEST_SWITCH: f64 = 0.6;
 /// Seconds of a switch before one was measured.
@@ -211,7 +210,8 @@ impl Follower {
         }
         let key = self.key(now);
         let work = if key == BLEND { self.work } else { now.steps };
-        let least = if key == BLEND { BLEND_WINDOW } else { WINDOW };
+        let window = self.governor.settings().window;
+        let least = if key == BLEND { BLEND_WINDOWS * window } else { window };
         match self.open.take() {
             Some(open) if now.at - open.from.at < least => self.open = Some(open),
             open => {

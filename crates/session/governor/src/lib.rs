@@ -44,6 +44,9 @@ pub struct Settings {
     pub clocks: (u32, u32),
     /// Distance of legal clocks, MHz.
     pub step: u32,
+    /// Shortest duration of a window, seconds: at least ten times as long as what a reading of the
+    /// energy counter leaves open.
+    pub window: f64,
 }
 
 /// What was measured in a part of the time in which one phase ran.
@@ -125,6 +128,11 @@ impl Governor {
     /// The clock that a phase should have.
     pub fn clock(&self, phase: usize) -> Clock {
         self.searches.get(&phase).and_then(Search::clock)
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether another tool set the clock, so that nothing must be set any more.

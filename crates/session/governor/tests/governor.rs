@@ -18,7 +18,7 @@ const AIR: f64 = 25.0;
 const SHORTEST: f64 = 0.4;
 
 fn settings() -> Settings {
-    Settings { most_slowdown: BOUND, clocks: (LOWEST, HIGHEST), step: STEP }
+    Settings { most_slowdown: BOUND, clocks: (LOWEST, HIGHEST), step: STEP, window: 1.0 }
 }
 
 fn permitted() -> Circumstances {

@@ -43,6 +43,7 @@ impl Metric {
         let unit = match self.unit {
             "s" => "_seconds",
             "By" => "_bytes",
+            "J" => "_joules",
             _ => "",
         };
         format!("apex.{}", name.strip_suffix(unit).unwrap_or(name))
@@ -87,6 +88,8 @@ metrics! {
         "Time in which the device was idle for a process, by what the process did meanwhile, summed over processes, since the exporter follows the session: predicted from timed launches.";
     GPU_UNKNOWN, "apex_gpu_unknown_seconds_total", Followed, "s",
         "Time of which it is not known whether the device worked: before the first and after the last call of an interval, and where no launch was timed.";
+    GPU_ENERGY, "apex_gpu_energy_joules_total", Followed, "J",
+        "Energy of the device with all processes on it, by its counter, since the exporter follows the session: measured.";
     RECORDS, "apex_records_total", Counter, "{record}",
         "Records that were read since the session began: measured.";
     DROPPED, "apex_records_dropped_total", Counter, "{record}",

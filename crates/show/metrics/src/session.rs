@@ -2,12 +2,13 @@
 
 use crate::format::Series;
 use crate::metric::{
-    ALLOCATED_BYTES, ALLOCATIONS, COPIED_BYTES, COPIES, DISK, DROPPED, FAILED, GPU_BUSY, GPU_IDLE,
-    GPU_UNKNOWN, GRAPH_LAUNCHES, LAUNCH_SECONDS, LAUNCHES, RECORDS, RUNNING, SYNCHRONIZE_SECONDS,
+    ALLOCATED_BYTES, ALLOCATIONS, COPIED_BYTES, COPIES, DISK, DROPPED, FAILED, GPU_BUSY, GPU_ENERGY,
+    GPU_IDLE, GPU_UNKNOWN, GRAPH_LAUNCHES, LAUNCH_SECONDS, LAUNCHES, RECORDS, RUNNING, SYNCHRONIZE_SECONDS,
     TIMING_SECONDS, UNREAD,
 };
 use apex_kernel_names::identify;
 use apex_live::Snapshot;
+use apex_machine::Machine;
 use apex_profile::{Account, Activity, CopyDirection, IdleCause, memory_kind_name};
 use apex_trace::Process;
 use apex_trace::layout::{CallClass, MemoryKind};
@@ -31,6 +32,8 @@ pub(crate) struct SessionSums {
     devices: BTreeMap<String, DeviceSeconds>,
     /// The devices that each process has used.
     used: BTreeSet<(u32, String)>,
+    /// The energy counters of these devices.
+    energy: BTreeMap<String, Counter>,
     pub running: usize,
     pub unread_bytes: u64,
     /// The start of the session, in nanoseconds since 1970; 0 if it is unknown.
@@ -60,6 +63,26 @@ struct DeviceSeconds {
     busy: BTreeMap<&'static str, f64>,
     idle: BTreeMap<IdleCause, f64>,
     unknown: f64,
+}
+
+/// The energy counter of a device.
+#[derive(Debug)]
+struct Counter {
+    /// When it was read last, nanoseconds of the machine's clock, and its millijoules.
+    last: (u64, u64),
+    /// What it moved by since it was read first.
+    millijoules: u64,
+}
+
+impl Counter {
+    /// Takes a reading, unless it was taken before. A driver that was loaded again counts from
+    /// zero.
+    fn take(&mut self, at_ns: u64, millijoules: u64) {
+        if at_ns > self.last.0 {
+            self.millijoules += millijoules.saturating_sub(self.last.1);
+            self.last = (at_ns, millijoules);
+        }
+    }
 }
 
 /// As label values have it.
@@ -190,6 +213,21 @@ impl SessionSums {
                 self.devices.entry(uuid.clone()).or_default().unknown += window_s;
             }
         }
+        self.count_energy(&snapshot.machine);
+    }
+
+    /// Takes the readings of the energy counters of the devices that the session uses.
+    fn count_energy(&mut self, machine: &Machine) {
+        for of_device in machine.records.iter().flat_map(|record| &record.devices) {
+            let Some(device) = machine.devices.get(of_device.device) else { continue };
+            if !self.used.iter().any(|(_, uuid)| *uuid == device.uuid) {
+                continue;
+            }
+            for &(at_ns, millijoules) in &of_device.energy {
+                let new = || Counter { last: (at_ns, millijoules), millijoules: 0 };
+                self.energy.entry(device.uuid.clone()).or_insert_with(new).take(at_ns, millijoules);
+            }
+        }
     }
 
     fn account_for(&mut self, activity: &Activity, uuid: &str) {
@@ -282,6 +320,10 @@ impl SessionSums {
                 series.add(&GPU_IDLE, &[of_device[0], of_device[1], ("cause", cause_label(cause))], *idle);
             }
             series.add(&GPU_UNKNOWN, &of_device, seconds.unknown);
+        }
+        for (uuid, counter) in &self.energy {
+            let of_device = [("session", session), ("UUID", uuid)];
+            series.add(&GPU_ENERGY, &of_device, counter.millijoules as f64 / 1e3);
         }
     }
 }

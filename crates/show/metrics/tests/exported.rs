@@ -2,13 +2,16 @@
 //! them.
 
 use apex_live::Follower;
+use apex_machine::{Device, DeviceRecord, Record, Writer};
 use apex_metrics::{Exporter, METRICS, MetricKind};
 use apex_trace::layout::{MemoryKind, flags};
+use apex_untrusted::Folder;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use tempfile::TempDir;
 use test_process::Command;
 use test_session::{LEGACY, Recording};
 
@@ -65,6 +68,39 @@ fn a_session_adds_up_and_a_look_at_its_rest_adds_the_rest() {
     assert_counters_grow(&before, &after);
     exporter.look("s", &mut follower).unwrap();
     assert_eq!(exporter.text("1.2.3"), after, "nothing happened");
+}
+
+/// Adds readings of the counters of the session's device and of another one: 4.5 J in all, and in
+/// between the driver is loaded again, and counts from zero.
+fn read_energy(dir: &TempDir) {
+    let begin = apex_profile::origin_ns(&test_session::open(dir));
+    let mut writer = Writer::new(Folder::open(dir.path()).unwrap(), 1 << 20);
+    for uuid in [UUID, "GPU-other"] {
+        writer.device(&Device { uuid: uuid.into(), ..Device::default() }).unwrap();
+    }
+    let counted = [[(1, 5_000), (2, 6_500)], [(2, 6_500), (3, 9_000)], [(4, 100), (5, 600)]];
+    for (energy, at) in counted.into_iter().zip(0..) {
+        let energy: Vec<(u64, u64)> = energy.map(|(at, millijoules)| (begin + at, millijoules)).into();
+        let of = |device| DeviceRecord { device, energy: energy.clone(), ..DeviceRecord::default() };
+        let (from_ns, devices) = (begin + at * 1_000_000, vec![of(0), of(1)]);
+        writer.record(Record { from_ns, to_ns: from_ns + 1_000_000, devices, ..Record::default() }).unwrap();
+    }
+}
+
+#[test]
+fn the_energy_counter_of_the_device_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recording = Recording::new(dir.path());
+    record(&mut recording, "f", 100);
+    recording.exit();
+    read_energy(&dir);
+    let mut exporter = Exporter::new(1);
+    exporter.look("s", &mut follower(dir.path())).unwrap();
+    let text = exporter.text("1");
+    let joules =
+        |uuid| value(&text, &format!("apex_gpu_energy_joules_total{{session=\"s\",UUID=\"{uuid}\"}}"));
+    assert_eq!(joules(UUID), Some(4.5), "{text}");
+    assert_eq!(joules("GPU-other"), None, "the session does not use it");
 }
 
 #[test]
@@ -124,7 +160,7 @@ fn promtool_finds_nothing_to_say() {
     recording.allocate(MemoryKind::Pool, 0x10, 10, 1_000);
     recording.copy(MemoryKind::Pageable, MemoryKind::Device, 10, false, 1_000);
     recording.exit();
-    test_session::open(&dir);
+    read_energy(&dir);
     let mut exporter = Exporter::new(10);
     exporter.look("s", &mut follower(dir.path())).unwrap();
     let text = exporter.text("1");

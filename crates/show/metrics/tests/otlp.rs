@@ -49,6 +49,7 @@ fn prometheus_name(name: &str, unit: &str, is_counter: bool) -> String {
     let unit = match unit {
         "s" => "_seconds",
         "By" => "_bytes",
+        "J" => "_joules",
         other => {
             assert!(other.is_empty() || other.starts_with('{'), "{other}");
             ""

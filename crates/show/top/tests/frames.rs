@@ -3,6 +3,7 @@
 
 use apex_advice::Options;
 use apex_live::{Follower, Snapshot};
+use apex_machine::{Device, DeviceRecord, Machine, Quantity, Readings, Record, Summary};
 use apex_profile::{Activity, Figure, Process};
 use apex_top::{Action, Key, Look, Theme, Top};
 use apex_trace::layout::MemoryKind;
@@ -132,6 +133,26 @@ fn each_device_of_several_has_a_bar() {
     look.profile.activities.push(Activity { process: 1, device: Some(1), ordinal: Some(1), ..activity });
     look.running.push(4243);
     assert_frame("two-devices-100x30.txt", &frame(&top_of(look), 100, 30));
+}
+
+#[test]
+fn the_energy_of_a_kernel_is_told_of_the_only_device() {
+    let told = |devices: usize, seconds: u64| {
+        let mut look = look_at(training);
+        look.window = 0..seconds * 1_000_000_000;
+        let kernels = look.launches_per_s().expect("a window");
+        let mut readings = Readings::default();
+        // So that a kernel takes 2 J.
+        readings.set(Quantity::AveragePower, 2.0 * kernels);
+        let of = |device| DeviceRecord { device, readings: readings.clone(), ..DeviceRecord::default() };
+        let records = vec![Record { to_ns: 1, devices: (0..devices).map(of).collect(), ..Record::default() }];
+        let devices = vec![Device { uuid: "GPU-a".into(), ..Device::default() }; devices];
+        look.machine = Summary::of(&Machine { devices, records, ..Machine::default() }, ["GPU-a"]);
+        frame(&top_of(look), 120, 40).contains("about 2.00 J for each kernel")
+    };
+    assert!(told(1, 5));
+    assert!(!told(2, 5), "whose kernels they are is not told");
+    assert!(!told(1, 1), "the machine is read once a second");
 }
 
 #[test]

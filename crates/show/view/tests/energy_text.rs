@@ -1,7 +1,8 @@
 //! Energy accounts in words.
 
 use apex_energy::{
-    Account, DeviceEnergy, Energy, EnergyChange, Estimate, IterationEnergy, PhaseEnergy, Rates, Work,
+    Account, Cause, ClockAdvice, DeviceEnergy, Energy, EnergyChange, Estimate, IterationEnergy, PhaseEnergy,
+    Rates, Work,
 };
 use apex_profile::PhaseKind;
 use apex_view::text::energy::{change, joules, sentences};
@@ -27,7 +28,13 @@ fn energy() -> Energy {
         phases: vec![short, steady],
         iteration: Some(iteration),
     };
-    Energy { devices: vec![device], work: Vec::new(), rates: Rates::default(), cost: None }
+    Energy {
+        devices: vec![device],
+        work: Vec::new(),
+        rates: Rates::default(),
+        cost: None,
+        clocks: Vec::new(),
+    }
 }
 
 #[test]
@@ -106,4 +113,26 @@ fn a_change_says_whether_the_counter_resolves_it() {
 fn joules_have_a_unit_that_fits() {
     let told = [0.0125, 3.0, 1500.0, 2.5e6].map(joules);
     assert_eq!(told, ["12.5 mJ", "3.00 J", "1.50 kJ", "2.50 MJ"]);
+}
+
+#[test]
+fn a_clock_that_would_save_energy_is_told_last_and_as_predicted() {
+    let mut energy = energy();
+    let saving = Estimate { value: 0.117, low: 0.014, high: 0.195 };
+    let slowdown = Estimate { value: 0.0, low: 0.0, high: 0.05 };
+    let because = Cause::WaitsForHost(0.86);
+    let (mhz, highest_mhz, lowest_mhz) = (1470, 1980, 345);
+    energy.clocks = vec![ClockAdvice { device: 0, mhz, highest_mhz, lowest_mhz, saving, slowdown, because }];
+    assert_eq!(
+        sentences(&energy)[1..],
+        [
+            "Predictedᵖ, not tried: at 1470 MHz at most (of 1980), NVIDIA H200 (GPU-01010101) would take 12% less \
+          energy (1% to 20%) and 0% more time (0% to 5%), because it waits for the host 86% of the time. `sudo \
+          nvidia-smi -i GPU-01010101-02 -lgc 345,1470` sets that for all programs on it, `-rgc` in its place \
+          releases it; `apex power run` looks for the best clock."
+        ]
+    );
+    // A name from a file does not become part of a command.
+    energy.devices[0].uuid = "GPU; rm".into();
+    assert!(sentences(&energy)[1].contains("nvidia-smi -i N -lgc"), "{:?}", sentences(&energy));
 }

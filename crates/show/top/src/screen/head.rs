@@ -3,10 +3,11 @@
 use super::{Lines, Theme};
 use crate::Look;
 use crate::top::Top;
-use apex_machine::DeviceSummary;
+use apex_machine::{DeviceSummary, Quantity, Summary};
 use apex_profile::Profile;
 use apex_profile::units;
 use apex_untrusted::printable;
+use apex_view::text::energy::joules;
 use apex_view::text::figures::share;
 use apex_view::text::{shorten, wrap};
 use ratatui_core::text::{Line, Span};
@@ -16,6 +17,9 @@ use std::path::Path;
 const DEVICES: usize = 8;
 /// Process identifiers that are listed.
 const PIDS: usize = 3;
+
+/// The machine is read once a second: a mean over fewer seconds is of others too.
+const LEAST_SECONDS: f64 = 3.0;
 
 /// The first row: which session this is, and how far it is.
 pub fn title(top: &Top, width: usize, theme: Theme) -> Line<'static> {
@@ -72,8 +76,20 @@ fn machine(look: &Look) -> Vec<String> {
     let mut lines: Vec<String> = devices
         .map(|device| format!("{}: {}", number(device), apex_view::text::machine::line(device)))
         .collect();
+    if let (Some(energy), Some(line)) = (energy_of_a_kernel(look, machine), lines.first_mut()) {
+        *line = format!("{line} · {energy}");
+    }
     lines.extend(apex_view::text::machine::host_line(machine));
     lines
+}
+
+/// `about 1.20 J for each kernel`: the mean power of the only device over the kernels in a second.
+fn energy_of_a_kernel(look: &Look, machine: &Summary) -> Option<String> {
+    let [device] = &machine.devices[..] else { return None };
+    let watts = device.readings.get(Quantity::AveragePower)?.mean;
+    let kernels =
+        look.launches_per_s().filter(|kernels| *kernels > 0.0 && look.seconds() >= LEAST_SECONDS)?;
+    Some(format!("about {} for each kernel", joules(watts / kernels)))
 }
 
 /// `python train.py · pid 12, 13 · 2 × NVIDIA H200`

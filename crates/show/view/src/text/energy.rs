@@ -1,7 +1,8 @@
 //! Energy accounts in words.
 
 use apex_energy::{
-    Account, Cost, DeviceEnergy, Energy, EnergyChange, EnergyOf, Estimate, IterationEnergy, PhaseEnergy, Work,
+    Account, Cause, ClockAdvice, Cost, DeviceEnergy, Energy, EnergyChange, EnergyOf, Estimate,
+    IterationEnergy, PhaseEnergy, Work,
 };
 use apex_profile::units;
 
@@ -20,6 +21,7 @@ pub fn sentences(energy: &Energy) -> Vec<String> {
     }
     sentences.extend(energy.work.iter().filter_map(of_work));
     sentences.extend(energy.cost.as_ref().map(of_cost));
+    sentences.extend(energy.clocks.iter().take(DEVICES).filter_map(|advice| of_clock(energy, advice)));
     sentences
 }
 
@@ -38,15 +40,54 @@ pub fn change(change: &EnergyChange) -> String {
     format!("Energy of {of}, measuredᵐ: {before} → {after}, {ratio} of that before{resolved}.")
 }
 
-fn of_device(device: &DeviceEnergy) -> String {
+/// The limit of a clock that would save energy, with the command that sets it.
+fn of_clock(energy: &Energy, advice: &ClockAdvice) -> Option<String> {
+    let ClockAdvice { mhz, highest_mhz, lowest_mhz, saving, slowdown, because, .. } = advice;
+    let device = energy.devices.iter().find(|device| device.device == advice.device)?;
+    let is_plain = device.uuid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let index = if is_plain { &device.uuid } else { "N" };
+    Some(format!(
+        "Predictedᵖ, not tried: at {mhz} MHz at most (of {highest_mhz}), {} would take {} less energy ({} to {}) \
+         and {} more time ({} to {}), because {}. `sudo nvidia-smi -i {index} -lgc {lowest_mhz},{mhz}` sets that \
+         for all programs on it, `-rgc` in its place releases it; `apex power run` looks for the best clock.",
+        named(device),
+        whole_percent(saving.value),
+        whole_percent(saving.low),
+        whole_percent(saving.high),
+        whole_percent(slowdown.value),
+        whole_percent(slowdown.low),
+        whole_percent(slowdown.high),
+        cause(*because),
+    ))
+}
+
+fn cause(because: Cause) -> String {
+    match because {
+        Cause::WaitsForHost(share) => format!("it waits for the host {} of the time", whole_percent(share)),
+        Cause::Memory(share) => format!("memory bounds {} of its kernels' time", whole_percent(share)),
+        Cause::Idle(share) => format!("it is idle {} of the time", whole_percent(share)),
+    }
+}
+
+/// Predictions have no decimals.
+fn whole_percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// `NVIDIA H200 (GPU-01010101)`.
+fn named(device: &DeviceEnergy) -> String {
     let name = if device.name.is_empty() { "device" } else { &device.name };
     let uuid = device.uuid.chars().take(12).collect::<String>();
+    format!("{name} ({uuid})")
+}
+
+fn of_device(device: &DeviceEnergy) -> String {
     let parts = [of_whole(device)]
         .into_iter()
         .chain(device.phases.iter().filter_map(of_phase))
         .chain(device.iteration.as_ref().and_then(of_iteration));
     let parts = parts.collect::<Vec<_>>().join("; ");
-    format!("Energy of {name} ({uuid}), measuredᵐ with all processes on it: {parts}.")
+    format!("Energy of {}, measuredᵐ with all processes on it: {parts}.", named(device))
 }
 
 fn of_whole(device: &DeviceEnergy) -> String {

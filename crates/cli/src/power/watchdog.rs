@@ -1,0 +1,25 @@
+//! The process that `apex power run` starts to release the clock when all else is gone.
+
+use apex_power::{Claim, watch};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Releases the clock of a GPU when standard input ends (what `apex power run` starts)
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// NVML.
+    library: PathBuf,
+    /// The GPU.
+    uuid: String,
+    /// The file of its claim.
+    claim: i32,
+}
+
+/// Watches until its parent is gone.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(args.claim > libc::STDERR_FILENO, "`apex power run` starts this");
+    // SAFETY: the parent handed this file on for this function alone.
+    let claim = unsafe { Claim::inherited(args.claim) };
+    watch(&args.library, &args.uuid, &claim, std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,206 @@
+//! A service of root that sets clocks for users who may not.
+//!
+//! A client connects to a Unix socket. The kernel tells which user it is (`SO_PEERCRED`); only those
+//! whom the administrator named are served. The client claims a device and sets its clock; a
+//! [`Setter`] of the service does that. The end of the connection is the end of the claim, so the
+//! clock is released whatever ends the client. If the service is killed, its watchdogs release the
+//! clocks.
+//!
+//! Requests and replies are lines of at most [`MOST_LINE`] bytes: `claim UUID`, `set MHZ`,
+//! `release`, `forget`, `end`; `ok`, `ok released` (a clock was left by an earlier run, and was
+//! released), `no REASON`, `refused CODE` (of NVML), `left` (the clock could not be released).
+
+use crate::{Claim, Gpu, NotSet, Nvml, Setter};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+/// Where clients find the service.
+pub const SOCKET: &str = "/run/apex-power.sock";
+/// Maximum length of a line, bytes, with its end.
+pub(crate) const MOST_LINE: usize = 128;
+/// Maximum number of clients at a time.
+const MOST_CLIENTS: usize = 64;
+/// Time between two looks at the watchdog while a client says nothing.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks in which a client that has claimed nothing must claim something.
+const LOOKS_TO_CLAIM: u32 = 10;
+
+/// The service.
+pub struct Helper {
+    /// The file or the name of NVML.
+    pub library: PathBuf,
+    /// The folder of claims.
+    pub claims: PathBuf,
+    /// The users who are served, by number.
+    pub users: Vec<u32>,
+    /// The words that start a watchdog of the device with this UUID ([`crate::Watchdog::start`]).
+    pub watchdog: fn(library: &Path, uuid: &str) -> Vec<OsString>,
+    /// Takes a line about who does what.
+    pub log: fn(String),
+}
+
+/// One of the clients that are counted.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Helper {
+    /// Serves clients until accepting them fails.
+    ///
+    /// # Errors
+    /// Those of `accept`.
+    pub fn serve(self, listener: &UnixListener) -> io::Result<()> {
+        let (this, clients) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
+        loop {
+            let (stream, _) = listener.accept()?;
+            let counted = Counted(Arc::clone(&clients));
+            if clients.fetch_add(1, SeqCst) >= MOST_CLIENTS {
+                continue;
+            }
+            let this = Arc::clone(&this);
+            std::thread::Builder::new().spawn(move || {
+                let _counted = counted;
+                // A client that breaks off is one that has ended.
+                let _ = this.client(stream);
+            })?;
+        }
+    }
+
+    fn client(&self, mut stream: UnixStream) -> io::Result<()> {
+        let user = user_of(&stream)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        let mut lines = Lines::default();
+        // An answer before the question could meet a client that still writes.
+        let line = (0..LOOKS_TO_CLAIM).find_map(|_| lines.next(&mut stream).transpose());
+        let line = line.transpose()?.unwrap_or_default();
+        if !self.users.contains(&user) {
+            (self.log)(format!("user {user} may not set clocks"));
+            return reply(&mut stream, &format!("no: the helper does not serve user {user}"));
+        }
+        let claimed = self.claim(&line);
+        let (mut setter, was_left) = match claimed {
+            Ok(claimed) => claimed,
+            Err(why) => return reply(&mut stream, &format!("no: {why}")),
+        };
+        (self.log)(format!("user {user} governs {}", setter.gpu().uuid));
+        reply(&mut stream, if was_left { "ok released" } else { "ok" })?;
+        let is_over = obey(&mut setter, &mut lines, &mut stream);
+        let is_left = setter.end();
+        (self.log)(format!("user {user} has ended"));
+        is_over.and_then(|()| reply(&mut stream, if is_left { "left" } else { "ok" }))
+    }
+
+    /// Claims the device that the client wants.
+    fn claim(&self, line: &str) -> Result<(Setter, bool), String> {
+        let uuid = line.strip_prefix("claim ").ok_or("claim a device first")?;
+        let gpus = Nvml::open(&self.library).map_or_else(Vec::new, |nvml| nvml.gpus());
+        let gpu = gpus.into_iter().find(|gpu| gpu.uuid == uuid && !gpu.is_divided);
+        self.start(gpu.ok_or("there is no such device")?)
+    }
+
+    fn start(&self, gpu: Gpu) -> Result<(Setter, bool), String> {
+        let claim = Claim::take(&self.claims, &gpu.uuid).map_err(|error| error.to_string())?;
+        let claim = claim.ok_or("another run governs it")?;
+        if gpu.is_set().map_err(|error| error.to_string())? && !claim.is_noted().unwrap_or(false) {
+            return Err("another tool has set its clock".into());
+        }
+        let watchdog = (self.watchdog)(&self.library, &gpu.uuid);
+        Setter::start(gpu, claim, &watchdog).map_err(|error| error.to_string())
+    }
+}
+
+/// Does what the client says until it says that it ends.
+fn obey(setter: &mut Setter, lines: &mut Lines, stream: &mut UnixStream) -> io::Result<()> {
+    loop {
+        let Some(line) = lines.next(stream)? else {
+            if setter.is_watched() {
+                continue;
+            }
+            return Err(io::Error::other("the watchdog has ended"));
+        };
+        let done = match line.split_once(' ') {
+            None if line == "end" => return Ok(()),
+            None if line == "release" => setter.release(),
+            None if line == "forget" => setter.forget(),
+            Some(("set", mhz)) => match mhz.parse().ok().filter(|mhz| setter.gpu().clocks.contains(mhz)) {
+                Some(mhz) => setter.set(Some(mhz)),
+                None => {
+                    reply(stream, "no: this is no legal clock")?;
+                    continue;
+                }
+            },
+            _ => {
+                reply(stream, "no: this is no request")?;
+                continue;
+            }
+        };
+        match done {
+            Ok(()) => reply(stream, "ok")?,
+            Err(NotSet::Refused(error)) => reply(stream, &format!("refused {}", error.code))?,
+            Err(NotSet::Unwatched(error)) => return Err(error),
+        }
+    }
+}
+
+fn reply(stream: &mut UnixStream, line: &str) -> io::Result<()> {
+    stream.write_all(format!("{line}\n").as_bytes())
+}
+
+/// The user at the other end of a connection, as the kernel tells.
+fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the socket is open, the structure is writable and has the length that is stated.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut bytes,
+        )
+    };
+    if done == 0 { Ok(found.uid) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bounded lines of a stream that may come in pieces.
+#[derive(Default)]
+pub(crate) struct Lines(Vec<u8>);
+
+impl Lines {
+    /// The next line; `None` if there was none in the stream's time.
+    ///
+    /// # Errors
+    /// If the stream ends, or a line is too long or no text.
+    pub(crate) fn next(&mut self, stream: &mut impl Read) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.0.drain(..=end).collect();
+                let line = String::from_utf8(line).map_err(io::Error::other)?;
+                return Ok(Some(line.trim_end().to_owned()));
+            }
+            if self.0.len() >= MOST_LINE {
+                return Err(io::Error::other("a line is too long"));
+            }
+            let mut piece = [0; MOST_LINE];
+            match stream.read(&mut piece[..MOST_LINE - self.0.len()]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.0.extend(&piece[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
