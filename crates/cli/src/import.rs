@@ -3,6 +3,7 @@
 //! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
 //! folder, which is removed at the end.
 
+use apex_ordered::Order;
 use crate::{interrupt, output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
@@ -170,7 +171,7 @@ fn tell(imported: &Imported) {
     ));
     imported.remarks.iter().for_each(output::remark);
     let mut kinds: Vec<(&String, &u64)> = imported.left_out.iter().collect();
-    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    kinds.order_by_key(|(_, count)| std::cmp::Reverse(**count));
     if !kinds.is_empty() {
         let rest = kinds.len().saturating_sub(KINDS);
         let mut told: Vec<String> =

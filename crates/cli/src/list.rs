@@ -1,5 +1,6 @@
 //! `apex list`: the sessions of a folder, and what each of them says first.
 
+use apex_ordered::Order;
 use crate::output::{self, Color};
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::{import, progress, session, units};
@@ -61,7 +62,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let found = found(folder).with_context(|| format!("cannot list {}", apex_untrusted::shown(folder)))?;
     let left_out = found.len().saturating_sub(MOST);
     let mut entries: Vec<Entry> = found.iter().take(MOST).filter_map(|path| args.entry(path)).collect();
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.started_real_ns));
+    entries.order_by_key(|entry| std::cmp::Reverse(entry.started_real_ns));
     if args.json {
         return output::json(LIST, &Document { folder, sessions: &entries, left_out });
     }

@@ -1,5 +1,6 @@
 //! `apex hub alerts`: tells somebody of jobs that waste GPUs.
 
+use apex_ordered::Gather;
 use super::{Database, parse_url, tenant};
 use crate::alerts::receivers::{Destinations, Everybody};
 use crate::interrupt::stop_on_signals;
@@ -127,7 +128,7 @@ impl Watch<'_> {
         let at = self.now();
         let found = self.store.alerts(&self.tenant, &self.wanted, at.real_ns)?;
         let found: BTreeMap<String, Alert> =
-            found.into_iter().map(|alert| (alert.key.clone(), alert)).collect();
+            found.into_iter().map(|alert| (alert.key.clone(), alert)).gathered();
         let mut keys = self.tracker.keys(|key| !found.contains_key(key));
         keys.extend(found.keys().cloned());
         let mut over = Vec::new();

@@ -1,5 +1,6 @@
 //! `apex hub deliver`: sends what waits in a spool.
 
+use apex_ordered::Gather;
 use crate::destination::{ToHub, address, remarks};
 use crate::{exit, output, units};
 use anyhow::bail;
@@ -131,7 +132,7 @@ fn hub(to: &ToHub, spool: Option<&Spool>) -> anyhow::Result<Option<Target>> {
     if found.is_empty() {
         return Ok(None);
     }
-    let hubs: BTreeSet<&str> = found.keys().filter_map(|of| of.hub.as_deref()).collect();
+    let hubs: BTreeSet<&str> = found.keys().filter_map(|of| of.hub.as_deref()).gathered();
     let shown: Vec<_> = hubs.iter().map(|hub| apex_untrusted::printable(hub)).collect();
     match &shown[..] {
         [] => bail!("messages wait for any hub: name one with --hub URL, or in APEX_HUB"),

@@ -1,5 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
+use apex_ordered::Gather;
 use crate::text::figures::{mark, unmarked_time};
 use crate::text::kernels::configuration;
 use crate::text::savings::{amount, faster, is_minor, saving};
@@ -273,9 +274,9 @@ fn epilogue(
             .iter()
             .flat_map(|finding| &finding.kernels)
             .map(|kernel| kernel.name.as_str())
-            .collect();
+            .gathered();
         let kernels = advice.excellent.iter().filter_map(|&kernel| profile.kernels.get(kernel));
-        let names: BTreeSet<&str> = kernels.map(|kernel| kernel.short_name.as_str()).collect();
+        let names: BTreeSet<&str> = kernels.map(|kernel| kernel.short_name.as_str()).gathered();
         // A kernel has findings in another configuration: its name alone would contradict them.
         let names: Vec<&str> = names.difference(&faulty).copied().collect();
         if !names.is_empty() {

@@ -1,6 +1,7 @@
 //! The host's activity while the GPU was idle: functions on the stacks of the thread that launches
 //! next, by idle account.
 
+use apex_ordered::Order;
 use super::places::write;
 use crate::text::figures::share;
 use crate::text::{Align, Style, Table, shorten};
@@ -66,7 +67,7 @@ fn told(account: &IdleFunctions) -> Vec<&IdleFunction> {
         false => function.self_share.value.max(function.total_share.value / 2.0),
     };
     functions.retain(|function| weight(function) >= LEAST);
-    functions.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    functions.order_by(|a, b| weight(b).total_cmp(&weight(a)));
     functions.truncate(FUNCTIONS);
     functions
 }

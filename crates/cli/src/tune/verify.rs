@@ -5,6 +5,7 @@
 //! ([`apex_trace::results`]). A result that differs between the two runs without the profile is
 //! different by itself: nothing can be said of it. Any other must be the same with the profile.
 
+use apex_ordered::Gather;
 use super::runs::Runs;
 use super::{Args, Stopped};
 use crate::run::{Fast, fast_ways, tuned as applied};
@@ -120,7 +121,7 @@ fn compared(first: &[Results], second: &[Results], tuned: &[Results]) -> Verifie
         let of = [first, second, tuned].map(|run| run.get(process));
         verified.not_compared += of.iter().flatten().map(|results| results.unseen).max().unwrap_or(0);
         let places: BTreeSet<Place> =
-            of.iter().flatten().flat_map(|run| run.hashes.keys().copied()).collect();
+            of.iter().flatten().flat_map(|run| run.hashes.keys().copied()).gathered();
         for place in places {
             let [first, second, tuned] = of.map(|run| run.and_then(|run| run.hashes.get(&place)));
             verified.add(process, place, first, second, tuned);

@@ -1,5 +1,6 @@
 //! The report of a week: for a mail or a meeting.
 
+use apex_ordered::Order;
 use crate::document::json;
 use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
@@ -45,11 +46,11 @@ impl Report {
         }
         let lost = |times: &Sums| times.lost_us().saturating_add(times.unused_us);
         let mut owners = store.owners(tenant, first)?;
-        owners.sort_by_key(|of| std::cmp::Reverse(lost(&of.times)));
+        owners.order_by_key(|of| std::cmp::Reverse(lost(&of.times)));
         owners.truncate(ROWS);
         let mut jobs = store.jobs(tenant, &Wanted { most: JOBS, ..Wanted::default() })?.jobs;
         jobs.retain(|job| day(job.started_ns) >= first);
-        jobs.sort_by_key(|job| std::cmp::Reverse(lost(&job.times)));
+        jobs.order_by_key(|job| std::cmp::Reverse(lost(&job.times)));
         jobs.truncate(ROWS);
         let kernels = store.kernels(tenant, first / 7, ROWS)?;
         let changes = changes::Changes::find(store, tenant, days.max(30), now)?;

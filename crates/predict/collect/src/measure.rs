@@ -6,6 +6,7 @@
 //! one it takes 4.26 to 4.45 µs (data/h200/launches). That is the pair's own cost. It is measured
 //! repeatedly and subtracted: a time is what a kernel adds to an empty one.
 
+use apex_ordered::Order;
 use apex_gpu::{Kind, Result};
 
 use crate::bench::{Bench, Loaded, output_bytes};
@@ -133,7 +134,7 @@ fn repeats(us: f64) -> usize {
 
 /// The middle of some numbers, which it sorts.
 pub(crate) fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
+    numbers.order_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 

@@ -3,6 +3,7 @@
 //! Errors of fractions are in points (hundredths), errors of durations in percent of what was
 //! measured. Confidence intervals are bootstrapped over families: launches of one family are alike.
 
+use apex_ordered::Order;
 use crate::report::{FamilyScore, Range, Score};
 use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};
 use apex_predict::Basis;
@@ -147,7 +148,7 @@ impl Cases {
             }
         };
         let mut scores: Vec<FamilyScore> = of_group.iter().map(score).collect();
-        scores.sort_by(|a, b| b.median_error.total_cmp(&a.median_error));
+        scores.order_by(|a, b| b.median_error.total_cmp(&a.median_error));
         scores
     }
 }

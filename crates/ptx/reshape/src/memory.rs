@@ -5,6 +5,7 @@
 //! disjoint addresses ([`separate`]); all other pairs of which one writes must be apart in memory,
 //! which only a launch can tell.
 
+use apex_ordered::Order;
 use crate::Rules;
 use crate::access::{Access, Region, find};
 use crate::code::Code;
@@ -329,7 +330,7 @@ fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<
     for coordinate in one.coordinates.iter().chain(&other.coordinates) {
         add_stride(&mut strides, coordinate);
     }
-    strides.sort_by_key(|stride| (stride.bytes.size(), stride.axis.is_some()));
+    strides.order_by_key(|stride| (stride.bytes.size(), stride.axis.is_some()));
     // Multiples of T lead out of the count of a coordinate.
     if shifted.is_some() && strides.last().is_some_and(|last| last.axis != shifted) {
         return None;

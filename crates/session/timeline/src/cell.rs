@@ -4,6 +4,7 @@
 //! Invariant: the cell of a section is the merge of the cells of its parts, in any grouping, except
 //! that a stored cell holds only the names with the most time.
 
+use apex_ordered::Order;
 use crate::event::{Event, What};
 use crate::leb128::{Taker, put};
 
@@ -151,7 +152,7 @@ impl Cell {
     /// The names that take most of it, and how much, the first one first.
     pub fn names(&self) -> Vec<(u32, u64)> {
         let mut names = self.names.clone();
-        names.sort_unstable_by_key(|&(name, time)| (std::cmp::Reverse(time), name));
+        names.order_by_key(|&(name, time)| (std::cmp::Reverse(time), name));
         names
     }
 

@@ -1,5 +1,6 @@
 //! The conditions of each rule, judged on one look at a session.
 
+use apex_ordered::Gather;
 use crate::rule::{Limits, Rule};
 use crate::subject::Subject;
 use crate::tracker::Verdict;
@@ -60,7 +61,7 @@ fn used(snapshot: &Snapshot) -> BTreeMap<String, BTreeSet<u32>> {
             continue;
         }
         let launched = definitions.configs().filter(|config| totals.launches_of(config.id) > 0);
-        let contexts: BTreeSet<u32> = launched.map(|config| config.context).collect();
+        let contexts: BTreeSet<u32> = launched.map(|config| config.context).gathered();
         for context in contexts.into_iter().filter_map(|context| definitions.context(context)) {
             if let Some(device) = definitions.device(context.device) {
                 used.entry(device_uuid(&device.uuid)).or_default().insert(process.pid);

@@ -1,5 +1,6 @@
 //! The file: a JSON object a line.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use apex_conventions::documents;
@@ -73,7 +74,7 @@ impl History {
         let run = |(at, line)| read(line).map_err(|what| Error { line: at + 1, what });
         let mut runs = lines.map(run).collect::<Result<Vec<_>, _>>()?;
         // Branches that git has joined line by line are in no order of time.
-        runs.sort_by(|a, b| a.time.cmp(&b.time));
+        runs.order_by(|a, b| a.time.cmp(&b.time));
         Ok(Self { runs })
     }
 }

@@ -1,6 +1,7 @@
 //! What a job is, from the newest message of each of its recordings: what one of them no longer
 //! says, the job no longer is.
 
+use apex_ordered::Gather;
 use super::tokens::digest;
 use apex_aggregate::{Aggregate, shortened};
 use rusqlite::{Connection, Result, params};
@@ -20,7 +21,7 @@ struct Fact {
 
 /// Names of the devices of a recording.
 fn devices(of: &Aggregate) -> String {
-    let names: BTreeSet<&str> = of.devices.iter().map(|device| device.name.as_str()).collect();
+    let names: BTreeSet<&str> = of.devices.iter().map(|device| device.name.as_str()).gathered();
     shortened(&names.into_iter().collect::<Vec<_>>().join(", "))
 }
 

@@ -1,5 +1,6 @@
 //! Scores of the networks: on the families that they have not seen, and on other programs' kernels.
 
+use apex_ordered::Order;
 use super::timing::Timed;
 use super::{COVERAGE, FOLDS, HeldOut, NETWORK, Run, within};
 use crate::Error;
@@ -79,7 +80,7 @@ impl Run<'_> {
         for (source, Source { device, .. }) in self.data.sources.iter().enumerate() {
             for (known, held) in [(true, held), (false, &away)] {
                 let mut scores = self.scores(table, (held, margins), &targets, Some(source))?;
-                scores.sort_by_key(place);
+                scores.order_by_key(place);
                 let mut test = Test { held_out: held_out_on(device, known), scores };
                 timed.judge(&mut test, self.data);
                 tests.push(test);
@@ -160,7 +161,7 @@ impl Run<'_> {
             lanes.score("block efficiency", Quantity::WarpEfficiency, Basis::Kernel, &real.families),
         ];
         scores.extend(formulas.into_iter().flatten());
-        scores.sort_by_key(|score| order(&score.quantity));
+        scores.order_by_key(|score| order(&score.quantity));
         Ok(Test { held_out: "real programs, never trained on".to_owned(), scores })
     }
 }

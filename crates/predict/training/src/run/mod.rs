@@ -9,6 +9,7 @@ mod plain;
 mod refit;
 mod timing;
 
+use apex_ordered::Order;
 use crate::Error;
 use crate::examples::{Data, Source, Table};
 use crate::learn::{Recipe, WorkerPool};
@@ -330,7 +331,7 @@ impl Run<'_> {
         let mut scores = self.scores(&table, (&held, &margins), &target::all(), None)?;
         scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
         scores.extend(self.formulas()?);
-        scores.sort_by_key(place);
+        scores.order_by_key(place);
         let mut test = Test { held_out: FAMILIES.to_owned(), scores };
         timed.judge(&mut test, self.data);
         let mut notes = self.notes(&test);

@@ -1,6 +1,7 @@
 //! Computed durations: rates fitted, and judged as networks are. Rates and margins with which a
 //! family is judged come from other families, and where a device is left out, from other devices.
 
+use apex_ordered::Gather;
 use super::judgement::held_out_on;
 use super::{FAMILIES, FOLDS, Run, WHAT_IF_FAMILIES};
 use crate::Error;
@@ -197,7 +198,7 @@ impl Run<'_> {
     fn rates(&self, asked: &[Option<LaunchDemand>], rows: &[usize]) -> Result<DeviceRates, Error> {
         let source = |row: usize| self.data.rows[row].source;
         let devices: Vec<usize> =
-            rows.iter().map(|&row| source(row)).collect::<BTreeSet<_>>().into_iter().collect();
+            rows.iter().map(|&row| source(row)).gathered::<BTreeSet<_>>().into_iter().collect();
         let launch = |&row: &usize| -> Option<Launch<'_>> {
             let measured = self.duration(row);
             let device = devices.binary_search(&source(row)).ok()?;

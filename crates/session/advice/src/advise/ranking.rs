@@ -4,6 +4,7 @@
 //! say nothing about a GPU: what it counted comes first, by the share of the counted work that the
 //! kernels concerned do, and the host's side comes last.
 
+use apex_ordered::Order;
 use super::capping::time_of;
 use crate::finding::{Finding, KernelFinding, Scope};
 use crate::rules::{Needs, Rule};
@@ -43,7 +44,7 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
         Scope::Host => 0,
         Scope::Kernel => finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum(),
     };
-    findings.sort_by(|a, b| {
+    findings.order_by(|a, b| {
         place(a)
             .cmp(&place(b))
             .then(known(b).cmp(&known(a)))

@@ -3,6 +3,7 @@
 //! A kernel's launches and GPU time are divided among its call stacks as its sampled launches are,
 //! as [`Profile::by_site`] divides them among places.
 
+use apex_ordered::Order;
 use super::Limits;
 use super::figure::{Figure, text};
 use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
@@ -290,7 +291,7 @@ impl Branch {
             });
         }
         children
-            .sort_by(|a, b| b.gpu_time_ns.total_cmp(&a.gpu_time_ns).then(b.launches.total_cmp(&a.launches)));
+            .order_by(|a, b| b.gpu_time_ns.total_cmp(&a.gpu_time_ns).then(b.launches.total_cmp(&a.launches)));
         Node {
             name: text(name, FRAME),
             kind,
