@@ -3,11 +3,11 @@
 //! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
 //! folder, which is removed at the end.
 
-use apex_ordered::Order;
 use crate::{interrupt, output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
 use apex_import::{Found, Imported};
+use apex_ordered::Order;
 use apex_pack::Limits;
 use apex_trace::{META_FILE, checksums, is_session};
 use apex_untrusted::{Folder, shown};

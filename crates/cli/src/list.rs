@@ -1,12 +1,12 @@
 //! `apex list`: the sessions of a folder, and what each of them says first.
 
-use apex_ordered::Order;
 use crate::output::{self, Color};
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::{import, progress, session, units};
 use anyhow::Context;
 use apex_catalogue::{Entry, State};
 use apex_conventions::documents::LIST;
+use apex_ordered::Order;
 use apex_trace::meta::Exit;
 use apex_untrusted::printable;
 use apex_view::{Filters, Loaded};

@@ -4,11 +4,11 @@
 //! wrong without a trace: a rank that occurs twice, a session that is still being recorded, and a
 //! folder that is no session.
 
-use apex_ordered::Gather;
 use crate::{import, joined, output, session, units};
 use anyhow::{Context, bail};
 use apex_catalogue::Notes;
 use apex_conventions::documents;
+use apex_ordered::Gather;
 use apex_profile::{Ranks, launched_rank};
 use apex_trace::meta::Meta;
 use apex_trace::{Session, folders};

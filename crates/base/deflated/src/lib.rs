@@ -31,7 +31,8 @@ pub fn files(paths: impl IntoIterator<Item = impl AsRef<Path>>) {
     for path in paths {
         let path = path.as_ref();
         println!("cargo::rerun-if-changed={}", path.display());
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let name = path.file_name().expect("a file has a name").to_string_lossy();
         let target = out.join(format!("{name}.deflated"));
         std::fs::write(&target, deflate(&text))

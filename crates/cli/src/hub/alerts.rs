@@ -1,6 +1,5 @@
 //! `apex hub alerts`: tells somebody of jobs that waste GPUs.
 
-use apex_ordered::Gather;
 use super::{Database, parse_url, tenant};
 use crate::alerts::receivers::{Destinations, Everybody};
 use crate::interrupt::stop_on_signals;
@@ -9,6 +8,7 @@ use crate::{exit, output, units};
 use apex_alerts::{Change, LOOKS, Moment, Tracker, Verdict};
 use apex_hub::Store;
 use apex_hub::alerts::{Alert, Conditions, News, alertmanager};
+use apex_ordered::Gather;
 use clap::builder::FalseyValueParser;
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,11 +1,11 @@
 //! `apex hub deliver`: sends what waits in a spool.
 
-use apex_ordered::Gather;
 use crate::destination::{ToHub, address, remarks};
 use crate::{exit, output, units};
 use anyhow::bail;
 use apex_conventions::documents;
 use apex_delivery::{Addressee, Route, addressees, deliver};
+use apex_ordered::Gather;
 use apex_push::Target;
 use apex_spool::{Counts, Spool};
 use clap::builder::FalseyValueParser;

@@ -1,6 +1,5 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use apex_ordered::Gather;
 use crate::text::figures::{mark, unmarked_time};
 use crate::text::kernels::configuration;
 use crate::text::savings::{amount, faster, is_minor, saving};
@@ -10,6 +9,7 @@ use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Quoted, Severity, Unit, Unjudged,
     WhatIf,
 };
+use apex_ordered::Gather;
 use apex_profile::{PhaseKind, Profile};
 use apex_view::text::verdict::what_is_missing;
 use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
 //! The beginning of a report: the verdict (the use of the time, the change to make, its saving),
 //! and the accounts as bars.
 
-use apex_ordered::Order;
 use crate::text::figures::share;
 use crate::text::{Ink, Style, bar, shorten, wrap};
 use crate::units;
 use apex_advice::Advice;
+use apex_ordered::Order;
 use apex_profile::{Account, Profile};
 use apex_view::Shown;
 use apex_view::text::verdict::together;

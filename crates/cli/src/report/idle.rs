@@ -1,11 +1,11 @@
 //! The host's activity while the GPU was idle: functions on the stacks of the thread that launches
 //! next, by idle account.
 
-use apex_ordered::Order;
 use super::places::write;
 use crate::text::figures::share;
 use crate::text::{Align, Style, Table, shorten};
 use crate::units;
+use apex_ordered::Order;
 use apex_profile::{Account, IdleFunction, IdleFunctions, Profile};
 use std::io::{self, Write};
 

@@ -1,11 +1,11 @@
 //! The lines of the kernels that a filter names, as the CPU device counted them, with their code.
 
-use apex_ordered::{Gather, Order};
 use super::places::write;
 use crate::text::kernels::configuration;
 use crate::text::{Align, Style, Table, shorten, wrap};
 use crate::units;
 use apex_counts::Line;
+use apex_ordered::{Gather, Order};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use std::cmp::Reverse;

@@ -1,9 +1,9 @@
 //! `apex report --ranks`: the ranks of a job beside each other, and the one that they wait for.
 
-use apex_ordered::{Gather, Order};
 use super::places::write as table_with_legend;
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use crate::units;
+use apex_ordered::{Gather, Order};
 use apex_profile::{Account, ByRank, IdleCause, LaunchedRank, Profile, RankRow};
 use apex_view::Shown;
 use apex_view::text::ranks::{first, matching, on_other_gpus};

@@ -5,13 +5,13 @@
 //! ([`apex_trace::results`]). A result that differs between the two runs without the profile is
 //! different by itself: nothing can be said of it. Any other must be the same with the profile.
 
-use apex_ordered::Gather;
 use super::runs::Runs;
 use super::{Args, Stopped};
 use crate::run::{Fast, fast_ways, tuned as applied};
 use crate::{exit, loaded, output, tuned, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::VERIFIED;
+use apex_ordered::Gather;
 use apex_trace::results::{self, Hashes, Kind, PIECE, Place, Results};
 use serde::Serialize;
 use std::collections::BTreeSet;

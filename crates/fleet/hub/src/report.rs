@@ -1,11 +1,11 @@
 //! The report of a week: for a mail or a meeting.
 
-use apex_ordered::Order;
 use crate::document::json;
 use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
 use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};
 use crate::writer::now_ns;
+use apex_ordered::Order;
 use serde::Serialize;
 
 /// Rows of each table.

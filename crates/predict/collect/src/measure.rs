@@ -6,8 +6,8 @@
 //! one it takes 4.26 to 4.45 µs (data/h200/launches). That is the pair's own cost. It is measured
 //! repeatedly and subtracted: a time is what a kernel adds to an empty one.
 
-use apex_ordered::Order;
 use apex_gpu::{Kind, Result};
+use apex_ordered::Order;
 
 use crate::bench::{Bench, Loaded, output_bytes};
 use crate::plan::Launch;

@@ -3,9 +3,9 @@
 //! Errors of fractions are in points (hundredths), errors of durations in percent of what was
 //! measured. Confidence intervals are bootstrapped over families: launches of one family are alike.
 
-use apex_ordered::Order;
 use crate::report::{FamilyScore, Range, Score};
 use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};
+use apex_ordered::Order;
 use apex_predict::Basis;
 use std::collections::BTreeMap;
 

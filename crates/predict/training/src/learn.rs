@@ -4,10 +4,10 @@
 //! families. So their errors differ where the families do not determine the answer. Members are
 //! trained side by side, each by one thread; which thread trains which does not matter.
 
-use apex_ordered::Gather;
 use crate::Error;
 use apex_model::network::{Activation, Network, Target};
 use apex_model::train::{self, Examples, PointLoss, TargetLoss};
+use apex_ordered::Gather;
 use apex_random::Random;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -5,7 +5,6 @@
 //! disjoint addresses ([`separate`]); all other pairs of which one writes must be apart in memory,
 //! which only a launch can tell.
 
-use apex_ordered::Order;
 use crate::Rules;
 use crate::access::{Access, Region, find};
 use crate::code::Code;
@@ -14,6 +13,7 @@ use crate::index::Indices;
 use crate::known::Poly;
 use crate::linear::{Bound, Coordinate, Linear, Need, limit};
 use crate::refusal::{Place, Reason, Refusal};
+use apex_ordered::Order;
 use ptx::StateSpace;
 use ptx::body::{InstructionId, Operand};
 use ptx::flow::BlockId;

@@ -4,13 +4,13 @@
 //! of its kernel, with its start on the device ([`flags::PLACED`]), so that no reader has to
 //! estimate.
 
-use apex_ordered::Gather;
 use crate::Imported;
 use crate::calls::{Purpose, is_asynchronous, plain, purpose};
 use crate::join::{Joined, NO_CALL};
 use crate::model::{Call, Kind, Process, Stream, Thread, Transfer, Work, several};
 use crate::python::{Frames, Stacks, Walk};
 use crate::ranges::Change;
+use apex_ordered::Gather;
 use apex_trace::definition::{
     Config, Context, Definition, Device, Function, Graph, Range, Stream as StreamDefinition, StreamKind,
 };

@@ -6,9 +6,9 @@
 //! neighbouring records are merged and a new file takes its place: at any moment, one of both is
 //! there.
 
-use apex_ordered::Order;
 use crate::record::{Device, DeviceRecord, Record, downsample};
 use apex_conventions::documents::MACHINE;
+use apex_ordered::Order;
 use apex_trace::Meta;
 use apex_untrusted::folder::identity;
 use apex_untrusted::lines::{self, Unread};

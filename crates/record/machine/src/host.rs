@@ -3,9 +3,9 @@
 //! CPU time is counted since something began; a [`Host`] therefore keeps what it read last, and its
 //! first reading has none.
 
-use apex_ordered::Gather;
 use crate::quantity::Quantity;
 use crate::record::Readings;
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 

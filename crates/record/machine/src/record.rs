@@ -1,7 +1,7 @@
 //! Readings as plain data, and their merging.
 
-use apex_ordered::Order;
 use crate::quantity::Quantity;
+use apex_ordered::Order;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,6 @@
 //! 3. Times are sorted by what is called, and by what was called before it: calls of the same
 //!    function have similar times. The order follows from heads and payloads, so it is not stored.
 
-use apex_ordered::Order;
 use crate::process_file::{CHUNK_HEADER_BYTES, Chunk, Content, ProcessFile, Record};
 use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, SLOT_BYTES};
 use std::collections::BTreeMap;
@@ -113,8 +112,8 @@ impl Order {
         let call = |at: usize| (records[at].head[0], &records[at].payload[..4]);
         let mut by_call: Vec<usize> = (0..records.len()).collect();
         let mut by_pair = by_call.clone();
-        by_call.order_by_key(|&at| call(at));
-        by_pair.order_by_key(|&at| (call(at.saturating_sub(1)), call(at)));
+        by_call.sort_by_key(|&at| call(at));
+        by_pair.sort_by_key(|&at| (call(at.saturating_sub(1)), call(at)));
         Order { by_call, by_pair }
     }
 }

@@ -59,8 +59,9 @@ fn files(dir: &Path, is_part: &impl Fn(&OsStr) -> bool) -> io::Result<Vec<OsStri
             names.push(name);
         }
     }
-    names
-        .order_by_key(|name| (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone()));
+    names.order_by_key(|name| {
+        (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone())
+    });
     Ok(names)
 }
 

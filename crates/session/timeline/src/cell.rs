@@ -4,9 +4,9 @@
 //! Invariant: the cell of a section is the merge of the cells of its parts, in any grouping, except
 //! that a stored cell holds only the names with the most time.
 
-use apex_ordered::Order;
 use crate::event::{Event, What};
 use crate::leb128::{Taker, put};
+use apex_ordered::Order;
 
 /// Names that a stored cell keeps at most …
 const KEPT: usize = 16;

@@ -1,7 +1,7 @@
 //! The kernels of a session that take time, by their code and size.
 
-use apex_ordered::Order;
 use crate::samples::{Key, key};
+use apex_ordered::Order;
 use apex_profile::{Kernel, Profile};
 use apex_trace::Session;
 use cuda_launch::LaunchConfig;

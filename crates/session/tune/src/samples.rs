@@ -1,7 +1,7 @@
 //! The timed launches of a session, by kernel and size.
 
-use apex_ordered::Order;
 use crate::compare::{Ratio, Timed, paired_ratios};
+use apex_ordered::Order;
 use apex_trace::definition::Config;
 use apex_trace::layout::{Timing, flags};
 use apex_trace::{Event, Process, Session};

@@ -1,12 +1,12 @@
 //! The conditions of each rule, judged on one look at a session.
 
-use apex_ordered::Gather;
 use crate::rule::{Limits, Rule};
 use crate::subject::Subject;
 use crate::tracker::Verdict;
 use apex_advice::Steps;
 use apex_live::Snapshot;
 use apex_machine::{Quantity, Readings, Summary};
+use apex_ordered::Gather;
 use apex_profile::units;
 use apex_profile::{Activity, Figure, Profile, device_uuid};
 use apex_untrusted::printable;

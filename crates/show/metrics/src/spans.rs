@@ -15,8 +15,8 @@
 //! twice is one trace. What is kept of ranges is the longest, so that a range which is kept has the
 //! ranges around it. Memory is bounded by that, never by the number of records.
 
-use apex_ordered::Order;
 use apex_kernel_names::identify;
+use apex_ordered::Order;
 use apex_profile::{
     Builder, Called, ObservedProcess, ObservedWork, Observer, PhaseKind, Profile, Ranks, Use,
 };

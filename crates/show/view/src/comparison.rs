@@ -1,9 +1,9 @@
 //! Runs before and after a change: the document of `apex diff`, and its first sentence.
 
-use apex_ordered::Gather;
 use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
 use apex_energy::{Energy, EnergyChange, Rates};
+use apex_ordered::Gather;
 use apex_profile::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

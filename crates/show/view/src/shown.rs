@@ -1,11 +1,11 @@
 //! The part of a session that the filters leave.
 
-use apex_ordered::Order;
 use crate::filters::shown_window;
 use crate::text::verdict::{Chosen, Part};
 use crate::{Applied, Error, Filters, Loaded, Phase};
 use apex_advice::{Advice, Options};
 use apex_machine::Summary;
+use apex_ordered::Order;
 use apex_predict::Models;
 use apex_profile::{Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile};
 use std::borrow::Cow;

@@ -1,10 +1,10 @@
 //! Jobs that have become slower or faster.
 
-use apex_ordered::Order;
 use super::{DAY_NS, job_link};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, Series, Store};
 use apex_change_points::{LEAST_RUNS, change};
+use apex_ordered::Order;
 use serde::Serialize;
 
 /// Runs that are read.

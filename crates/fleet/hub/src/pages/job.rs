@@ -1,10 +1,10 @@
 //! One job: its ranks, findings, kernels, and the commands that open its sessions.
 
-use apex_ordered::Order;
 use super::{condition, held, owner_link, parts};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, RecordingRow, Store, Sums, unpacked};
 use apex_aggregate::{Aggregate, Kernel};
+use apex_ordered::Order;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

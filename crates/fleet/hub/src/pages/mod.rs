@@ -7,10 +7,10 @@ pub mod kernels;
 pub mod owners;
 pub mod state;
 
-use apex_ordered::Order;
 use crate::html::{self, escaped};
 use crate::store::Sums;
 use apex_aggregate::{PARTS, Times};
+use apex_ordered::Order;
 
 /// Nanoseconds of a day.
 pub const DAY_NS: u64 = 86_400_000_000_000;

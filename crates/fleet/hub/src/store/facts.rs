@@ -1,9 +1,9 @@
 //! What a job is, from the newest message of each of its recordings: what one of them no longer
 //! says, the job no longer is.
 
-use apex_ordered::Gather;
 use super::tokens::digest;
 use apex_aggregate::{Aggregate, shortened};
+use apex_ordered::Gather;
 use rusqlite::{Connection, Result, params};
 use std::collections::{BTreeMap, BTreeSet};
 

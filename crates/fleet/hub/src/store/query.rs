@@ -1,10 +1,10 @@
 //! Queries of pages and documents.
 
-use apex_ordered::Order;
 use super::schema::part_columns;
 use super::sums::Sums;
 use super::{Error, Store};
 use apex_aggregate::{PARTS, Times};
+use apex_ordered::Order;
 use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql};
 use serde::Serialize;
 use std::fmt::Write as _;

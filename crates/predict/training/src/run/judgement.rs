@@ -1,6 +1,5 @@
 //! Scores of the networks: on the families that they have not seen, and on other programs' kernels.
 
-use apex_ordered::Order;
 use super::timing::Timed;
 use super::{COVERAGE, FOLDS, HeldOut, NETWORK, Run, within};
 use crate::Error;
@@ -10,6 +9,7 @@ use crate::report::{Score, Test};
 use apex_model::forecast::{Calibration, Spread};
 use apex_model::network::Target;
 use apex_model::{Model, Precision, Predictor, Regressor};
+use apex_ordered::Order;
 use apex_predict::features::Set;
 use apex_predict::{Basis, Device, target};
 use std::collections::BTreeMap;

@@ -9,7 +9,6 @@ mod plain;
 mod refit;
 mod timing;
 
-use apex_ordered::Order;
 use crate::Error;
 use crate::examples::{Data, Source, Table};
 use crate::learn::{Recipe, WorkerPool};
@@ -18,6 +17,7 @@ use apex_model::evaluate::{Fold, folds};
 use apex_model::forecast::FeatureSet;
 use apex_model::network::Target;
 use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
+use apex_ordered::Order;
 use apex_predict::features::Set;
 use apex_predict::{Basis, target};
 use apex_random::Random;

@@ -1,7 +1,6 @@
 //! Computed durations: rates fitted, and judged as networks are. Rates and margins with which a
 //! family is judged come from other families, and where a device is left out, from other devices.
 
-use apex_ordered::Gather;
 use super::judgement::held_out_on;
 use super::{FAMILIES, FOLDS, Run, WHAT_IF_FAMILIES};
 use crate::Error;
@@ -11,6 +10,7 @@ use crate::judge::{Cases, Quantity};
 use crate::rates::{self, Busy, Launch};
 use crate::report::{Score, Test};
 use apex_model::evaluate::{Fold, quantile};
+use apex_ordered::Gather;
 use apex_predict::Basis;
 use apex_predict::throughput::{LEVELS, Loads, Occupation, level};
 use apex_predict::timing::{

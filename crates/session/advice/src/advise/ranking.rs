@@ -4,10 +4,10 @@
 //! say nothing about a GPU: what it counted comes first, by the share of the counted work that the
 //! kernels concerned do, and the host's side comes last.
 
-use apex_ordered::Order;
 use super::capping::time_of;
 use crate::finding::{Finding, KernelFinding, Scope};
 use crate::rules::{Needs, Rule};
+use apex_ordered::Order;
 use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.

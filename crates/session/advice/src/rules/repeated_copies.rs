@@ -5,11 +5,11 @@
 //! passed to each call. Their contents are not recorded, so the finding says what is known: how
 //! much of a step they take, and that only fewer bytes help, because overlapping would not.
 
-use apex_ordered::Order;
 use super::{
     Draft, Needs, Outcome, Rule, bytes, confidence, copying, exposed_copies, from_place, job_saving, percent,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_ordered::Order;
 use apex_profile::{Copies, Figure, Profile, SizeGroup, Sizes, units};
 
 /// Minimum share of the time in copies to the device.

@@ -1,11 +1,11 @@
 //! A kernel of a few blocks that is launched again and again.
 
-use apex_ordered::Order;
 use super::{
     AROUND_LAUNCHES, Draft, Fault, Needs, Outcome, Rule, about_kernels, account, confidence, idle_during,
     job_saving, kernel_finding, multiprocessors, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_ordered::Order;
 use apex_profile::names::{Operation, Owner, OwnerKind};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 

@@ -10,8 +10,8 @@
 //! * One part depends on the order: on the time line, a launch without samples in its own process
 //!   takes the mean time of the processes that this builder read before.
 
-use apex_ordered::{Gather, Order};
 use apex_counts::Defect;
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -5,10 +5,10 @@
 //! launches tell; a stack that was read where a thread first launched the kernel proves that the
 //! place launches it, and says nothing of how often.
 
-use apex_ordered::Order;
 use super::Profile;
 use super::interned::Interned;
 use super::native::Symbolizer;
+use apex_ordered::Order;
 use apex_trace::Process;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! The accounts of the devices' time: in total, by phase, over time.
 
-use apex_ordered::Order;
 use super::Source;
 use super::figure::{Figure, NAME, Spread, text};
+use apex_ordered::Order;
 use apex_profile::{Account, Accounts, Activity, Gap, IdleCause, OverTime, Phase, Profile};
 use serde::Serialize;
 

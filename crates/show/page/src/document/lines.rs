@@ -1,10 +1,10 @@
 //! The CPU device's counts for each line of a kernel, with the code.
 
-use apex_ordered::{Gather, Order};
 use super::figure::{NAME, text};
 use super::{SENTENCE, json};
 use apex_conventions::documents::LINES;
 use apex_counts::{Fault, Line, LineCounts};
+use apex_ordered::{Gather, Order};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Memory, copies, and the driver calls beside launches.
 
-use apex_ordered::Order;
 use super::figure::{NAME, Spread, text};
+use apex_ordered::Order;
 use apex_profile::{PlaceOverTime, Profile, memory_kind_name, stream_kind_name};
 use serde::Serialize;
 use std::cmp::Reverse;

@@ -3,9 +3,9 @@
 //! A kernel's launches and GPU time are divided among its call stacks as its sampled launches are,
 //! as [`Profile::by_site`] divides them among places.
 
-use apex_ordered::Order;
 use super::Limits;
 use super::figure::{Figure, text};
+use apex_ordered::Order;
 use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //! A column is stated once: its heading, its place in a narrow table, what it means, and how its
 //! cell is got. Tables choose among the columns.
 
-use apex_ordered::Order;
 use super::{Align, Table, bar};
+use apex_ordered::Order;
 use apex_profile::{DeviceNames, Geometry, GpuTime, Kernel, Profile, units};
 use cuda_launch::{Dim3, LaunchConfig};
 use occupancy::Limiter;
