@@ -13,7 +13,7 @@ pub const PACKAGED: Limits = [("apex", 18_500_000), ("libapex.so", 1_740_000)];
 
 /// After `cargo build --release`.
 #[cfg(test)]
-const RELEASE: Limits = [("apex", 21_000_000), ("libapex.so", 1_770_000)];
+const RELEASE: Limits = [("apex", 21_400_000), ("libapex.so", 1_770_000)];
 
 /// Compares built files with limits.
 ///
