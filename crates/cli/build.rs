@@ -1,6 +1,7 @@
-//! With the feature `embedded`, builds the libraries that `apex` loads into programs, so that they
-//! become part of the command: `cargo install` installs nothing else. They are built as in a
-//! release, with this package's own lock file, into a folder of this build.
+//! Deflates the schemas of documents. With the feature `embedded`, builds the libraries that `apex`
+//! loads into programs, so that they become part of the command: `cargo install` installs nothing
+//! else. They are built as in a release, with this package's own lock file, into a folder of this
+//! build.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
@@ -18,6 +19,8 @@ const LIBRARIES: [(&str, &str); 4] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    let schemas = std::fs::read_dir("../../docs/schemas").expect("the repository has schemas");
+    apex_deflated::files(schemas.map(|entry| entry.expect("the folder can be listed").path()));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let libraries = match std::env::var_os("CARGO_FEATURE_EMBEDDED") {
         Some(_) => build(&out),

@@ -7,6 +7,7 @@ use crate::{interrupt, output, pack, progress, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::IMPORT;
 use apex_import::{Found, Imported};
+use apex_ordered::Order;
 use apex_pack::Limits;
 use apex_trace::{META_FILE, checksums, is_session};
 use apex_untrusted::{Folder, shown};
@@ -170,7 +171,7 @@ fn tell(imported: &Imported) {
     ));
     imported.remarks.iter().for_each(output::remark);
     let mut kinds: Vec<(&String, &u64)> = imported.left_out.iter().collect();
-    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    kinds.order_by_key(|(_, count)| std::cmp::Reverse(**count));
     if !kinds.is_empty() {
         let rest = kinds.len().saturating_sub(KINDS);
         let mut told: Vec<String> =

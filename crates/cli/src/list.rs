@@ -6,6 +6,7 @@ use crate::{import, progress, session, units};
 use anyhow::Context;
 use apex_catalogue::{Entry, State};
 use apex_conventions::documents::LIST;
+use apex_ordered::Order;
 use apex_trace::meta::Exit;
 use apex_untrusted::printable;
 use apex_view::{Filters, Loaded};
@@ -61,7 +62,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let found = found(folder).with_context(|| format!("cannot list {}", apex_untrusted::shown(folder)))?;
     let left_out = found.len().saturating_sub(MOST);
     let mut entries: Vec<Entry> = found.iter().take(MOST).filter_map(|path| args.entry(path)).collect();
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.started_real_ns));
+    entries.order_by_key(|entry| std::cmp::Reverse(entry.started_real_ns));
     if args.json {
         return output::json(LIST, &Document { folder, sessions: &entries, left_out });
     }

@@ -8,6 +8,7 @@ use crate::{import, joined, output, session, units};
 use anyhow::{Context, bail};
 use apex_catalogue::Notes;
 use apex_conventions::documents;
+use apex_ordered::Gather;
 use apex_profile::{Ranks, launched_rank};
 use apex_trace::meta::Meta;
 use apex_trace::{Session, folders};
@@ -102,7 +103,7 @@ fn say(document: &Document) -> anyhow::Result<ExitCode> {
             format!("{}, {without} without a rank, ", units::counted(ranks, "rank", "ranks"))
         }
     };
-    let hosts: BTreeSet<&str> = document.members.iter().map(|member| member.host.as_str()).collect();
+    let hosts: BTreeSet<&str> = document.members.iter().map(|member| member.host.as_str()).gathered();
     let shown = apex_untrusted::shown(&document.session);
     output::remark(format!(
         "joined {} ({ranks}{}) in {shown}; read it with `apex report --ranks {shown}`",
@@ -179,7 +180,7 @@ fn describe(dir: &Path, session: &Session) -> Joined {
             let process = session.processes.iter().find(|process| process.pid == pid)?;
             launched_rank(process).map(|told| told.rank).filter(|&told| told as usize == rank)
         })
-        .collect();
+        .gathered();
     let host = session.members.first().map_or_else(String::new, |member| member.host.clone());
     Joined {
         from: dir.to_owned(),
@@ -214,7 +215,7 @@ fn refuse_duplicates(joined: &[Joined]) -> anyhow::Result<()> {
 /// The size of the job, and what is not as in a job that was recorded whole.
 fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
     let ranks = read.iter().flat_map(|session| &session.processes).filter_map(launched_rank);
-    let sizes: BTreeSet<u32> = ranks.filter_map(|rank| rank.world_size).collect();
+    let sizes: BTreeSet<u32> = ranks.filter_map(|rank| rank.world_size).gathered();
     let recorded: usize = joined.iter().map(|member| member.ranks.len()).sum();
     let mut notes = Vec::new();
     let world = sizes.first().copied().filter(|_| sizes.len() == 1);

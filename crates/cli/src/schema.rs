@@ -5,28 +5,29 @@
 
 use crate::{exit, output, similar};
 use apex_conventions::documents::{self, Document};
+use apex_deflated::{deflated, inflate};
 use std::process::ExitCode;
 
 /// The documents, and the schema of each.
-const SCHEMAS: [(Document, &str); 18] = [
-    (documents::REPORT, include_str!("../../../docs/schemas/apex.report-4.json")),
-    (documents::ADVISE, include_str!("../../../docs/schemas/apex.advise-3.json")),
-    (documents::EXPORT, include_str!("../../../docs/schemas/apex.export-1.json")),
-    (documents::PREDICT, include_str!("../../../docs/schemas/apex.predict-1.json")),
-    (documents::DIFF, include_str!("../../../docs/schemas/apex.diff-2.json")),
-    (documents::CHECK, include_str!("../../../docs/schemas/apex.check-1.json")),
-    (documents::FIGURES, include_str!("../../../docs/schemas/apex.figures-1.json")),
-    (documents::HISTORY, include_str!("../../../docs/schemas/apex.history-1.json")),
-    (documents::EXPLAIN, include_str!("../../../docs/schemas/apex.explain-1.json")),
-    (documents::MERGE, include_str!("../../../docs/schemas/apex.merge-1.json")),
-    (documents::LIST, include_str!("../../../docs/schemas/apex.list-1.json")),
-    (documents::NOTES, include_str!("../../../docs/schemas/apex.notes-1.json")),
-    (documents::PACK, include_str!("../../../docs/schemas/apex.pack-1.json")),
-    (documents::TOP, include_str!("../../../docs/schemas/apex.top-1.json")),
-    (documents::CTL, include_str!("../../../docs/schemas/apex.ctl-1.json")),
-    (documents::DOCTOR, include_str!("../../../docs/schemas/apex.doctor-1.json")),
-    (documents::COLLECT, include_str!("../../../docs/schemas/apex.collect-1.json")),
-    (documents::SUITE, include_str!("../../../docs/schemas/apex.suite-1.json")),
+const SCHEMAS: [(Document, &[u8]); 18] = [
+    (documents::REPORT, deflated!("apex.report-4.json")),
+    (documents::ADVISE, deflated!("apex.advise-3.json")),
+    (documents::EXPORT, deflated!("apex.export-1.json")),
+    (documents::PREDICT, deflated!("apex.predict-1.json")),
+    (documents::DIFF, deflated!("apex.diff-2.json")),
+    (documents::CHECK, deflated!("apex.check-1.json")),
+    (documents::FIGURES, deflated!("apex.figures-1.json")),
+    (documents::HISTORY, deflated!("apex.history-1.json")),
+    (documents::EXPLAIN, deflated!("apex.explain-1.json")),
+    (documents::MERGE, deflated!("apex.merge-1.json")),
+    (documents::LIST, deflated!("apex.list-1.json")),
+    (documents::NOTES, deflated!("apex.notes-1.json")),
+    (documents::PACK, deflated!("apex.pack-1.json")),
+    (documents::TOP, deflated!("apex.top-1.json")),
+    (documents::CTL, deflated!("apex.ctl-1.json")),
+    (documents::DOCTOR, deflated!("apex.doctor-1.json")),
+    (documents::COLLECT, deflated!("apex.collect-1.json")),
+    (documents::SUITE, deflated!("apex.suite-1.json")),
 ];
 
 /// Prints the JSON Schema of a document that commands print with --json.
@@ -53,7 +54,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         return output::page(|out| SCHEMAS.iter().try_for_each(|(document, _)| writeln!(out, "{document}")));
     };
     if let Some((_, schema)) = SCHEMAS.iter().find(|(document, _)| is_called(*document, name)) {
-        let schema: serde_json::Value = serde_json::from_str(schema)?;
+        let schema: serde_json::Value = serde_json::from_str(&inflate(schema))?;
         return output::page(|out| {
             apex_export::json::pretty(&mut *out, &schema)?;
             writeln!(out)
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn every_schema_is_of_its_document() {
         for (document, schema) in SCHEMAS {
-            let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+            let schema: serde_json::Value = serde_json::from_str(&inflate(schema)).unwrap();
             assert_eq!(schema["properties"]["schema"]["const"], document.to_string());
         }
     }

@@ -48,7 +48,7 @@ const SUMMARY: &str = "Records, judges and explains the kernel launches of any C
 /// A tool that is missing, a build that fails, a file that is too large or cannot be written.
 pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
     let built = build::run(glibc)?;
-    size::check(&built.files())?;
+    size::check(&built.files(), size::PACKAGED)?;
     let release = Release {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time: commit_time()?,

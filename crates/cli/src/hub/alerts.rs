@@ -8,6 +8,7 @@ use crate::{exit, output, units};
 use apex_alerts::{Change, LOOKS, Moment, Tracker, Verdict};
 use apex_hub::Store;
 use apex_hub::alerts::{Alert, Conditions, News, alertmanager};
+use apex_ordered::Gather;
 use clap::builder::FalseyValueParser;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -127,7 +128,7 @@ impl Watch<'_> {
         let at = self.now();
         let found = self.store.alerts(&self.tenant, &self.wanted, at.real_ns)?;
         let found: BTreeMap<String, Alert> =
-            found.into_iter().map(|alert| (alert.key.clone(), alert)).collect();
+            found.into_iter().map(|alert| (alert.key.clone(), alert)).gathered();
         let mut keys = self.tracker.keys(|key| !found.contains_key(key));
         keys.extend(found.keys().cloned());
         let mut over = Vec::new();

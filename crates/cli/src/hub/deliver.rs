@@ -5,6 +5,7 @@ use crate::{exit, output, units};
 use anyhow::bail;
 use apex_conventions::documents;
 use apex_delivery::{Addressee, Route, addressees, deliver};
+use apex_ordered::Gather;
 use apex_push::Target;
 use apex_spool::{Counts, Spool};
 use clap::builder::FalseyValueParser;
@@ -131,7 +132,7 @@ fn hub(to: &ToHub, spool: Option<&Spool>) -> anyhow::Result<Option<Target>> {
     if found.is_empty() {
         return Ok(None);
     }
-    let hubs: BTreeSet<&str> = found.keys().filter_map(|of| of.hub.as_deref()).collect();
+    let hubs: BTreeSet<&str> = found.keys().filter_map(|of| of.hub.as_deref()).gathered();
     let shown: Vec<_> = hubs.iter().map(|hub| apex_untrusted::printable(hub)).collect();
     match &shown[..] {
         [] => bail!("messages wait for any hub: name one with --hub URL, or in APEX_HUB"),

@@ -9,6 +9,7 @@ use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Quoted, Severity, Unit, Unjudged,
     WhatIf,
 };
+use apex_ordered::Gather;
 use apex_profile::{PhaseKind, Profile};
 use apex_view::text::verdict::what_is_missing;
 use std::collections::BTreeSet;
@@ -273,9 +274,9 @@ fn epilogue(
             .iter()
             .flat_map(|finding| &finding.kernels)
             .map(|kernel| kernel.name.as_str())
-            .collect();
+            .gathered();
         let kernels = advice.excellent.iter().filter_map(|&kernel| profile.kernels.get(kernel));
-        let names: BTreeSet<&str> = kernels.map(|kernel| kernel.short_name.as_str()).collect();
+        let names: BTreeSet<&str> = kernels.map(|kernel| kernel.short_name.as_str()).gathered();
         // A kernel has findings in another configuration: its name alone would contradict them.
         let names: Vec<&str> = names.difference(&faulty).copied().collect();
         if !names.is_empty() {

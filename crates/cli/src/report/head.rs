@@ -5,6 +5,7 @@ use crate::text::figures::share;
 use crate::text::{Ink, Style, bar, shorten, wrap};
 use crate::units;
 use apex_advice::Advice;
+use apex_ordered::Order;
 use apex_profile::{Account, Profile};
 use apex_view::Shown;
 use apex_view::text::verdict::together;
@@ -35,7 +36,7 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     };
     writeln!(out)?;
     let mut entries = accounts.entries();
-    entries.sort_by_key(|(account, _)| matches!(account, Account::Unknown));
+    entries.order_by_key(|(account, _)| matches!(account, Account::Unknown));
     let names = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
     let step_ns = shown.job.step_ns().filter(|_| shown.steps().is_some());
     let of = if shown.steps().is_some() { "mean of" } else { "sum of" };

@@ -5,6 +5,7 @@ use super::places::write;
 use crate::text::figures::share;
 use crate::text::{Align, Style, Table, shorten};
 use crate::units;
+use apex_ordered::Order;
 use apex_profile::{Account, IdleFunction, IdleFunctions, Profile};
 use std::io::{self, Write};
 
@@ -68,7 +69,7 @@ fn told(account: &IdleFunctions) -> Vec<&IdleFunction> {
         false => function.self_share.value.max(function.total_share.value / 2.0),
     };
     functions.retain(|function| weight(function) >= LEAST);
-    functions.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    functions.order_by(|a, b| weight(b).total_cmp(&weight(a)));
     functions.truncate(FUNCTIONS);
     functions
 }

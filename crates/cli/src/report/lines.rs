@@ -5,6 +5,7 @@ use crate::text::kernels::configuration;
 use crate::text::{Align, Style, Table, shorten, wrap};
 use crate::units;
 use apex_counts::Line;
+use apex_ordered::{Gather, Order};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use std::cmp::Reverse;
@@ -48,10 +49,10 @@ fn of_kernel(
     width: usize,
 ) -> io::Result<()> {
     let mut lines: Vec<&Line> = counts.lines.iter().collect();
-    lines.sort_by_key(|line| Reverse(line.counts.warp_instructions));
+    lines.order_by_key(|line| Reverse(line.counts.warp_instructions));
     lines.truncate(LINES);
     let files: BTreeMap<&str, _> =
-        lines.iter().map(|line| (&*line.file, source_text::text(profile, kernel, &line.file))).collect();
+        lines.iter().map(|line| (&*line.file, source_text::text(profile, kernel, &line.file))).gathered();
     let mut table = Table::new(&[
         ("line", Align::Left),
         ("instructionsᶜ", Align::Right),

@@ -3,6 +3,7 @@
 use super::places::write as table_with_legend;
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use crate::units;
+use apex_ordered::{Gather, Order};
 use apex_profile::{Account, ByRank, IdleCause, LaunchedRank, Profile, RankRow};
 use apex_view::Shown;
 use apex_view::text::ranks::{first, matching, on_other_gpus};
@@ -62,7 +63,7 @@ fn notes(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
 
 /// Which part of the job was recorded, if not all of it.
 fn missing(by_rank: &ByRank) -> Option<String> {
-    let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).collect();
+    let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).gathered();
     let world = by_rank.world_size.filter(|&world| recorded.len() < world as usize)?;
     Some(format!("{} of the job's {world} ranks were recorded: the late one may be another.", recorded.len()))
 }
@@ -79,7 +80,7 @@ fn told<'p>(
 /// Says if the processes are of jobs of several sizes.
 fn other_sizes(profile: &Profile, by_rank: &ByRank) -> Option<String> {
     let sizes = told(profile, by_rank).filter_map(|(_, launcher)| launcher.world_size);
-    let sizes: BTreeSet<u32> = sizes.collect();
+    let sizes: BTreeSet<u32> = sizes.gathered();
     let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
     (sizes.len() > 1).then(|| {
         format!(
@@ -112,7 +113,7 @@ fn number_of(profile: &Profile, row: &RankRow) -> String {
 }
 
 fn hosts(profile: &Profile) -> BTreeSet<&str> {
-    profile.processes.iter().filter_map(|process| process.host.as_deref()).collect()
+    profile.processes.iter().filter_map(|process| process.host.as_deref()).gathered()
 }
 
 fn table(profile: &Profile, by_rank: &ByRank) -> Table {
@@ -171,7 +172,7 @@ fn idle_accounts(by_rank: &ByRank) -> Vec<Account> {
     };
     let idle = Account::ALL.into_iter().filter(|account| matches!(account, Account::Idle(_)));
     let mut idle: Vec<Account> = idle.filter(|&account| share(account) >= LEAST).collect();
-    idle.sort_by(|&a, &b| share(b).total_cmp(&share(a)));
+    idle.order_by(|&a, &b| share(b).total_cmp(&share(a)));
     idle.truncate(IDLE);
     idle
 }

@@ -11,6 +11,7 @@ use crate::run::{Fast, fast_ways, tuned as applied};
 use crate::{exit, loaded, output, tuned, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::VERIFIED;
+use apex_ordered::Gather;
 use apex_trace::results::{self, Hashes, Kind, PIECE, Place, Results};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -120,7 +121,7 @@ fn compared(first: &[Results], second: &[Results], tuned: &[Results]) -> Verifie
         let of = [first, second, tuned].map(|run| run.get(process));
         verified.not_compared += of.iter().flatten().map(|results| results.unseen).max().unwrap_or(0);
         let places: BTreeSet<Place> =
-            of.iter().flatten().flat_map(|run| run.hashes.keys().copied()).collect();
+            of.iter().flatten().flat_map(|run| run.hashes.keys().copied()).gathered();
         for place in places {
             let [first, second, tuned] = of.map(|run| run.and_then(|run| run.hashes.get(&place)));
             verified.add(process, place, first, second, tuned);

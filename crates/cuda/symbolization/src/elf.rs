@@ -1,6 +1,7 @@
 //! Files in the Executable and Linkable Format, of 64 bits and little-endian: sections, the build
 //! identifier, and the table of functions.
 
+use apex_ordered::Order;
 use apex_untrusted::read;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -187,7 +188,7 @@ impl File {
             name: u32_at(entry, 0),
         };
         self.functions = entries.iter().filter(is_function).map(function).collect();
-        self.functions.sort_by_key(|function| function.begin);
+        self.functions.order_by_key(|function| function.begin);
         self.names = names;
     }
 }

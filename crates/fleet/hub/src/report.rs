@@ -5,6 +5,7 @@ use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
 use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};
 use crate::writer::now_ns;
+use apex_ordered::Order;
 use serde::Serialize;
 
 /// Rows of each table.
@@ -45,11 +46,11 @@ impl Report {
         }
         let lost = |times: &Sums| times.lost_us().saturating_add(times.unused_us);
         let mut owners = store.owners(tenant, first)?;
-        owners.sort_by_key(|of| std::cmp::Reverse(lost(&of.times)));
+        owners.order_by_key(|of| std::cmp::Reverse(lost(&of.times)));
         owners.truncate(ROWS);
         let mut jobs = store.jobs(tenant, &Wanted { most: JOBS, ..Wanted::default() })?.jobs;
         jobs.retain(|job| day(job.started_ns) >= first);
-        jobs.sort_by_key(|job| std::cmp::Reverse(lost(&job.times)));
+        jobs.order_by_key(|job| std::cmp::Reverse(lost(&job.times)));
         jobs.truncate(ROWS);
         let kernels = store.kernels(tenant, first / 7, ROWS)?;
         let changes = changes::Changes::find(store, tenant, days.max(30), now)?;

@@ -1,5 +1,6 @@
 //! The machine's part of a manifest: the device's attributes, the clocks, the time.
 
+use apex_ordered::Gather;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
@@ -47,7 +48,7 @@ const CLOCK_COLUMNS: &str = "index,driver_version,clocks.sm,clocks.mem,clocks.ma
 /// Number and value of the device's attributes, as far as its driver knows them.
 pub(crate) fn attributes(device: &apex_gpu::Device) -> BTreeMap<u32, i32> {
     let value = |attribute: Attribute| Some((attribute as u32, device.cuda().attribute(attribute).ok()?));
-    ATTRIBUTES.into_iter().filter_map(value).collect()
+    ATTRIBUTES.into_iter().filter_map(value).gathered()
 }
 
 /// The driver's version of CUDA.

@@ -7,6 +7,7 @@
 //! repeatedly and subtracted: a time is what a kernel adds to an empty one.
 
 use apex_gpu::{Kind, Result};
+use apex_ordered::Order;
 
 use crate::bench::{Bench, Loaded, output_bytes};
 use crate::plan::Launch;
@@ -133,7 +134,7 @@ fn repeats(us: f64) -> usize {
 
 /// The middle of some numbers, which it sorts.
 pub(crate) fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
+    numbers.order_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 

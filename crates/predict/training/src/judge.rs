@@ -5,6 +5,7 @@
 
 use crate::report::{FamilyScore, Range, Score};
 use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};
+use apex_ordered::Order;
 use apex_predict::Basis;
 use std::collections::BTreeMap;
 
@@ -147,7 +148,7 @@ impl Cases {
             }
         };
         let mut scores: Vec<FamilyScore> = of_group.iter().map(score).collect();
-        scores.sort_by(|a, b| b.median_error.total_cmp(&a.median_error));
+        scores.order_by(|a, b| b.median_error.total_cmp(&a.median_error));
         scores
     }
 }

@@ -7,6 +7,7 @@
 use crate::Error;
 use apex_model::network::{Activation, Network, Target};
 use apex_model::train::{self, Examples, PointLoss, TargetLoss};
+use apex_ordered::Gather;
 use apex_random::Random;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -125,9 +126,9 @@ impl Recipe {
 
 /// The positions of those whose family is among a random part of the families.
 fn drawn(groups: &[usize], share: f64, seed: u64) -> Vec<usize> {
-    let mut families: Vec<usize> = groups.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let mut families: Vec<usize> = groups.iter().copied().gathered::<BTreeSet<_>>().into_iter().collect();
     Random::for_purpose(seed, 2).shuffle(&mut families);
     let wanted = (families.len() as f64 * share).ceil() as usize;
-    let chosen: BTreeSet<usize> = families.into_iter().take(wanted.max(1)).collect();
+    let chosen: BTreeSet<usize> = families.into_iter().take(wanted.max(1)).gathered();
     (0..groups.len()).filter(|&position| chosen.contains(&groups[position])).collect()
 }

@@ -13,6 +13,7 @@ use crate::index::Indices;
 use crate::known::Poly;
 use crate::linear::{Bound, Coordinate, Linear, Need, limit};
 use crate::refusal::{Place, Reason, Refusal};
+use apex_ordered::Order;
 use ptx::StateSpace;
 use ptx::body::{InstructionId, Operand};
 use ptx::flow::BlockId;
@@ -329,7 +330,7 @@ fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<
     for coordinate in one.coordinates.iter().chain(&other.coordinates) {
         add_stride(&mut strides, coordinate);
     }
-    strides.sort_by_key(|stride| (stride.bytes.size(), stride.axis.is_some()));
+    strides.order_by_key(|stride| (stride.bytes.size(), stride.axis.is_some()));
     // Multiples of T lead out of the count of a coordinate.
     if shifted.is_some() && strides.last().is_some_and(|last| last.axis != shifted) {
         return None;

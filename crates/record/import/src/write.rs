@@ -10,6 +10,7 @@ use crate::join::{Joined, NO_CALL};
 use crate::model::{Call, Kind, Process, Stream, Thread, Transfer, Work, several};
 use crate::python::{Frames, Stacks, Walk};
 use crate::ranges::Change;
+use apex_ordered::Gather;
 use apex_trace::definition::{
     Config, Context, Definition, Device, Function, Graph, Range, Stream as StreamDefinition, StreamKind,
 };
@@ -181,13 +182,13 @@ impl Writer<'_> {
     fn definitions(&mut self, ranges: &[(u32, String)]) -> io::Result<()> {
         let process = self.process;
         let mut used: BTreeMap<u32, ()> =
-            process.streams.list.iter().map(|stream| (stream.device, ())).collect();
+            process.streams.list.iter().map(|stream| (stream.device, ())).gathered();
         used.extend(process.configs.list.iter().map(|config| (config.device, ())));
         for &ordinal in used.keys() {
             self.device(ordinal)?;
         }
         let contexts: BTreeMap<(u32, u32), ()> =
-            process.streams.list.iter().map(|stream| ((stream.device, stream.context), ())).collect();
+            process.streams.list.iter().map(|stream| ((stream.device, stream.context), ())).gathered();
         let contexts: Vec<(u32, u32)> = contexts.into_keys().collect();
         for (&(device, number), id) in contexts.iter().zip(1..) {
             let context = Context { id, handle: number.into(), device: device + 1, ..Context::default() };

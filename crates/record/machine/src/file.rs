@@ -8,6 +8,7 @@
 
 use crate::record::{Device, DeviceRecord, Record, downsample};
 use apex_conventions::documents::MACHINE;
+use apex_ordered::Order;
 use apex_trace::Meta;
 use apex_untrusted::folder::identity;
 use apex_untrusted::lines::{self, Unread};
@@ -276,7 +277,7 @@ impl Machine {
         }
         let known = self.devices.len();
         record.devices.retain(|device| device.device < known);
-        record.devices.sort_by_key(|device| device.device);
+        record.devices.order_by_key(|device| device.device);
         record.devices.dedup_by_key(|device| device.device);
         record.devices.iter_mut().for_each(DeviceRecord::keep_ascending);
         self.records.push(record);

@@ -5,6 +5,7 @@
 
 use crate::quantity::Quantity;
 use crate::record::Readings;
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -98,7 +99,7 @@ impl Host {
         }
         self.readings = self.readings.wrapping_add(1);
         let all = processes(&self.strangers);
-        let own: BTreeMap<u32, Process> = below(self.root, &all).map(|pid| (pid, all[&pid])).collect();
+        let own: BTreeMap<u32, Process> = below(self.root, &all).map(|pid| (pid, all[&pid])).gathered();
         self.strangers.extend(all.keys().filter(|pid| !own.contains_key(pid)));
         own.into_values().collect()
     }
@@ -129,7 +130,7 @@ fn processes(without: &BTreeSet<u32>) -> BTreeMap<u32, Process> {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let pids = pids.filter(|pid| !without.contains(pid));
     pids.filter_map(|pid| Some((pid, process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
-        .collect()
+        .gathered()
 }
 
 /// The fields of /proc/PID/stat, counted from behind the name, which may contain anything.

@@ -1,6 +1,7 @@
 //! Readings as plain data, and their merging.
 
 use crate::quantity::Quantity;
+use apex_ordered::Order;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -226,7 +227,7 @@ impl Record {
                 None => self.devices.push(record.clone()),
             }
         }
-        self.devices.sort_by_key(|record| record.device);
+        self.devices.order_by_key(|record| record.device);
         self.to_ns = self.to_ns.max(next.to_ns);
         self.cost_ns = self.cost_ns.saturating_add(next.cost_ns);
     }

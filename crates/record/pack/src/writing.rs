@@ -1,5 +1,6 @@
 //! Writes the archive of a session.
 
+use apex_ordered::Order;
 use apex_trace::control::CONTROL_FILE;
 use apex_trace::{JOINED_FILE, META_FILE, is_joined, numbered};
 use apex_untrusted::read;
@@ -58,8 +59,9 @@ fn files(dir: &Path, is_part: &impl Fn(&OsStr) -> bool) -> io::Result<Vec<OsStri
             names.push(name);
         }
     }
-    names
-        .sort_by_key(|name| (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone()));
+    names.order_by_key(|name| {
+        (first.iter().position(|&one| name == one).unwrap_or(first.len()), name.clone())
+    });
     Ok(names)
 }
 

@@ -68,6 +68,7 @@ mod wide_products;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+use apex_ordered::Order;
 use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 
@@ -614,7 +615,7 @@ pub(crate) fn about_kernels(
         Some(time) if !profile.on_cpu_device() => time.value,
         _ => 0.0,
     };
-    kernels.sort_by(|a, b| {
+    kernels.order_by(|a, b| {
         saved(b)
             .total_cmp(&saved(a))
             .then(work[b.kernel].total_cmp(&work[a.kernel]))

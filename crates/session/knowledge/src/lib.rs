@@ -25,23 +25,24 @@ use file::File;
 pub use framework::Framework;
 pub use pattern::{FunctionPattern, Pattern};
 
+use apex_deflated::{deflated, inflate};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// The causes that APEX ships, by file.
-const SHIPPED: &[(&str, &str)] = &[
-    ("kernels.toml", include_str!("../entries/kernels.toml")),
-    ("calls.toml", include_str!("../entries/calls.toml")),
-    ("host.toml", include_str!("../entries/host.toml")),
-    ("loops.toml", include_str!("../entries/loops.toml")),
-    ("waits.toml", include_str!("../entries/waits.toml")),
-    ("lines.toml", include_str!("../entries/lines.toml")),
-    ("host_lines.toml", include_str!("../entries/host_lines.toml")),
-    ("libraries.toml", include_str!("../entries/libraries.toml")),
-    ("library_lines.toml", include_str!("../entries/library_lines.toml")),
-    ("environment.toml", include_str!("../entries/environment.toml")),
-    ("remedies.toml", include_str!("../entries/remedies.toml")),
+const SHIPPED: &[(&str, &[u8])] = &[
+    ("kernels.toml", deflated!("kernels.toml")),
+    ("calls.toml", deflated!("calls.toml")),
+    ("host.toml", deflated!("host.toml")),
+    ("loops.toml", deflated!("loops.toml")),
+    ("waits.toml", deflated!("waits.toml")),
+    ("lines.toml", deflated!("lines.toml")),
+    ("host_lines.toml", deflated!("host_lines.toml")),
+    ("libraries.toml", deflated!("libraries.toml")),
+    ("library_lines.toml", deflated!("library_lines.toml")),
+    ("environment.toml", deflated!("environment.toml")),
+    ("remedies.toml", deflated!("remedies.toml")),
 ];
 
 /// The table that a command uses, set once when it has read the user's files.
@@ -61,9 +62,9 @@ impl Knowledge {
         static SHIPPED_CAUSES: OnceLock<Arc<Knowledge>> = OnceLock::new();
         let parse = || {
             let mut knowledge = Self::default();
-            for (name, text) in SHIPPED {
+            for (name, deflated) in SHIPPED {
                 // The tests parse each of them.
-                knowledge.add(file::parse(Path::new(name), text).unwrap_or_default());
+                knowledge.add(file::parse(Path::new(name), &inflate(deflated)).unwrap_or_default());
             }
             Arc::new(knowledge)
         };
@@ -128,5 +129,6 @@ impl Knowledge {
 
 /// The shipped files, for tests: each name and its causes or the error.
 pub fn shipped_files() -> impl Iterator<Item = (&'static str, Result<Vec<Cause>, Error>)> {
-    SHIPPED.iter().map(|(name, text)| (*name, file::parse(Path::new(name), text).map(|file| file.causes)))
+    let parse = |name: &str, deflated| file::parse(Path::new(name), &inflate(deflated));
+    SHIPPED.iter().map(move |(name, deflated)| (*name, parse(name, deflated).map(|file| file.causes)))
 }

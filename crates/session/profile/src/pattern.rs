@@ -1,5 +1,6 @@
 //! Kernels of a profile by name.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use apex_kernel_names::{function_name, is_like};
@@ -72,7 +73,7 @@ impl Profile {
     pub fn kernels_named(&self, patterns: &[KernelPattern]) -> BTreeSet<usize> {
         let meant =
             |kernel: &Kernel| kernel.launches.any() && patterns.iter().any(|pattern| pattern.matches(kernel));
-        (0..self.kernels.len()).filter(|&at| meant(&self.kernels[at])).collect()
+        (0..self.kernels.len()).filter(|&at| meant(&self.kernels[at])).gathered()
     }
 
     /// The profile with only these kernels. Totals, accounts, phases, calls and sequences do not

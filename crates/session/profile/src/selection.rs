@@ -1,5 +1,6 @@
 //! Selections: a part of a session (processes, a window of time).
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -62,7 +63,7 @@ impl Ranks {
     pub fn of(session: &Session) -> Ranks {
         let launched =
             session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
-        let launched: BTreeMap<u32, &Process> = launched.map(|process| (process.pid, process)).collect();
+        let launched: BTreeMap<u32, &Process> = launched.map(|process| (process.pid, process)).gathered();
         let named = named(session, &launched);
         Ranks {
             processes: named

@@ -4,6 +4,7 @@
 mod launch;
 mod part;
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apex_conventions::documents::{Document, Envelope};
@@ -200,6 +201,6 @@ impl Timeline {
     }
 
     fn names(&self, used: BTreeSet<u32>) -> BTreeMap<u32, &str> {
-        used.into_iter().filter_map(|name| Some((name, self.name(name)?.text.as_str()))).collect()
+        used.into_iter().filter_map(|name| Some((name, self.name(name)?.text.as_str()))).gathered()
     }
 }

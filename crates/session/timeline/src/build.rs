@@ -1,5 +1,6 @@
 //! Builds the index of a session: the profile is built once, and its observer writes lanes.
 
+use apex_ordered::Order;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
@@ -250,7 +251,7 @@ impl Indexer<'_> {
             let row = &lanes[lane as usize];
             (row.process, row.device_uuid.is_none(), row.device_uuid.clone(), row.kind, lane)
         };
-        tables.order.sort_by_key(key);
+        tables.order.order_by_key(key);
         let written = serde_json::to_vec(&tables).map_err(io::Error::other)?;
         let place = self.sink.block(&written);
         Ok((self.sink.finish(identity, place)?, tables))

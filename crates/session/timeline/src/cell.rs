@@ -6,6 +6,7 @@
 
 use crate::event::{Event, What};
 use crate::leb128::{Taker, put};
+use apex_ordered::Order;
 
 /// Names that a stored cell keeps at most …
 const KEPT: usize = 16;
@@ -151,7 +152,7 @@ impl Cell {
     /// The names that take most of it, and how much, the first one first.
     pub fn names(&self) -> Vec<(u32, u64)> {
         let mut names = self.names.clone();
-        names.sort_unstable_by_key(|&(name, time)| (std::cmp::Reverse(time), name));
+        names.order_by_key(|&(name, time)| (std::cmp::Reverse(time), name));
         names
     }
 

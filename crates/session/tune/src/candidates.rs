@@ -1,5 +1,6 @@
 //! The blocks that are worth trying: those that the proof allows and the models keep.
 
+use apex_ordered::Order;
 use apex_predict::{Change, Models};
 use apex_predict_session::explore::explored;
 use apex_predict_session::programs::Programs;
@@ -33,6 +34,6 @@ pub fn of(proof: &Proof, models: &Models, profile: &Profile, kernel: &Kernel) ->
     };
     let blocks = proof.candidates(&kernel.launch).into_iter().filter(is_usual);
     let mut kept: Vec<(Dim3, f64)> = blocks.filter_map(predicted).collect();
-    kept.sort_by(|a, b| b.1.total_cmp(&a.1));
+    kept.order_by(|a, b| b.1.total_cmp(&a.1));
     kept.into_iter().map(|(block, _)| block).take(MOST).collect()
 }

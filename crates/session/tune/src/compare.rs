@@ -5,6 +5,7 @@
 //! clocks, temperature and other work are as equal as they can be. The interval is that of the
 //! pairs' median by order statistics, which assumes nothing about the distribution of times.
 
+use apex_ordered::Order;
 use serde::{Deserialize, Serialize};
 
 /// Least number of pairs that decide.
@@ -40,7 +41,7 @@ pub struct Ratio {
 
 /// The ratios of pairs among launches that may be compared with each other.
 pub fn paired_ratios(mut launches: Vec<Timed>) -> Vec<f64> {
-    launches.sort_by_key(|launch| launch.start_ns);
+    launches.order_by_key(|launch| launch.start_ns);
     let mut ratios = Vec::new();
     let mut waiting: Option<Timed> = None;
     for launch in launches {
@@ -67,7 +68,7 @@ impl Ratio {
         if pairs < LEAST_PAIRS {
             return None;
         }
-        ratios.sort_by(f64::total_cmp);
+        ratios.order_by(f64::total_cmp);
         let spread = Z * (pairs as f64).sqrt() / 2.0;
         let low = (pairs as f64 / 2.0 - spread).floor().max(0.0) as usize;
         let median = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);

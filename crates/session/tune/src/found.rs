@@ -1,6 +1,7 @@
 //! The kernels of a session that take time, by their code and size.
 
 use crate::samples::{Key, key};
+use apex_ordered::Order;
 use apex_profile::{Kernel, Profile};
 use apex_trace::Session;
 use cuda_launch::LaunchConfig;
@@ -39,7 +40,7 @@ pub fn groups<'p>(session: &Session, profile: &'p Profile) -> Vec<Group<'p>> {
         groups[place].launches += kernel.launches.calls;
         groups[place].share += share;
     }
-    groups.sort_by(|a, b| b.share.total_cmp(&a.share));
+    groups.order_by(|a, b| b.share.total_cmp(&a.share));
     groups
 }
 

@@ -1,6 +1,7 @@
 //! The timed launches of a session, by kernel and size.
 
 use crate::compare::{Ratio, Timed, paired_ratios};
+use apex_ordered::Order;
 use apex_trace::definition::Config;
 use apex_trace::layout::{Timing, flags};
 use apex_trace::{Event, Process, Session};
@@ -68,7 +69,7 @@ impl OfSize {
     /// The median time of launches in a block, in nanoseconds.
     pub fn median_ns(&self, block: Dim3) -> Option<f64> {
         let mut times: Vec<f64> = self.0.get(&block)?.values().flatten().map(|timed| timed.ns).collect();
-        times.sort_by(f64::total_cmp);
+        times.order_by(f64::total_cmp);
         times.get(times.len() / 2).copied()
     }
 }

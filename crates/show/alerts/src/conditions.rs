@@ -6,6 +6,7 @@ use crate::tracker::Verdict;
 use apex_advice::Steps;
 use apex_live::Snapshot;
 use apex_machine::{Quantity, Readings, Summary};
+use apex_ordered::Gather;
 use apex_profile::units;
 use apex_profile::{Activity, Figure, Profile, device_uuid};
 use apex_untrusted::printable;
@@ -60,7 +61,7 @@ fn used(snapshot: &Snapshot) -> BTreeMap<String, BTreeSet<u32>> {
             continue;
         }
         let launched = definitions.configs().filter(|config| totals.launches_of(config.id) > 0);
-        let contexts: BTreeSet<u32> = launched.map(|config| config.context).collect();
+        let contexts: BTreeSet<u32> = launched.map(|config| config.context).gathered();
         for context in contexts.into_iter().filter_map(|context| definitions.context(context)) {
             if let Some(device) = definitions.device(context.device) {
                 used.entry(device_uuid(&device.uuid)).or_default().insert(process.pid);

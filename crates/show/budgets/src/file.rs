@@ -14,6 +14,7 @@
 //! Each section is optional, and so is each limit. A name that is not known is an error, since its
 //! limit would never be judged.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -248,7 +249,7 @@ fn most_work(run: &Measures) -> Vec<&str> {
     };
     let mut names: Vec<(&str, (f64, f64))> =
         run.kernels.iter().map(|(name, values)| (name.as_str(), work(values))).collect();
-    names.sort_by(|(_, a), (_, b)| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    names.order_by(|(_, a), (_, b)| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
     names.into_iter().take(KERNELS).map(|(name, _)| name).collect()
 }
 

@@ -1,5 +1,6 @@
 //! A report for those who read it in CI: Markdown, GitHub's annotations, JUnit's XML.
 
+use apex_ordered::Order;
 use std::fmt::Write as _;
 
 use crate::report::number;
@@ -10,7 +11,7 @@ pub fn markdown(report: &Report, title: &str) -> String {
     let mut text =
         format!("### {}\n\n| | figure | value | limit |\n| --- | --- | ---: | ---: |\n", cell(title));
     let mut rows: Vec<_> = report.judged.iter().collect();
-    rows.sort_by_key(|judged| judged.outcome == Outcome::Kept);
+    rows.order_by_key(|judged| judged.outcome == Outcome::Kept);
     for judged in rows {
         let mark = if judged.outcome == Outcome::Kept { "kept" } else { "**not kept**" };
         let value = judged.value.map_or("not known".to_owned(), number);

@@ -2,6 +2,7 @@
 //! (<https://www.speedscope.app>): one sampled profile for each idle account, whose weights are the
 //! idle time, nanoseconds. The first frame of a stack is its thread.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -96,7 +97,7 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
         sampled.end_value += sum.idle_ns;
     }
     let mut profiles: Vec<Sampled> = by_cause.into_values().collect();
-    profiles.sort_by(|a, b| b.end_value.total_cmp(&a.end_value));
+    profiles.order_by(|a, b| b.end_value.total_cmp(&a.end_value));
     let document = Document {
         schema: SCHEMA,
         exporter: "apex",

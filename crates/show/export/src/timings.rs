@@ -4,6 +4,7 @@
 //! in a first pass. A measured launch costs 32 bytes here; launches that were not measured cost
 //! nothing.
 
+use apex_ordered::Order;
 use apex_trace::layout::{Timing, flags};
 use apex_trace::{Event, Process};
 
@@ -45,7 +46,7 @@ impl Timings {
             _ => None,
         });
         let mut launches: Vec<_> = timings.collect();
-        launches.sort_unstable_by_key(|(launch, _)| *launch);
+        launches.order_by_key(|(launch, _)| *launch);
         Self { launches }
     }
 

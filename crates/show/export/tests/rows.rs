@@ -4,14 +4,13 @@ mod common;
 
 use apex_export::csv::Csv;
 use apex_export::json::Json;
-use apex_export::parquet::Parquet;
-use apex_export::table::Sink;
+use apex_export::parquet::{GROUP_ROWS, Parquet};
+use apex_export::table::{Cell, Column, Sink, Type};
 use apex_export::{Reading, rows};
 use apex_trace::Session;
 use common::{SYMBOLS, Written, session};
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::{Field, Row};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use test_process::Command;
 
@@ -28,82 +27,127 @@ fn launches_as_parquet(session: &Session) -> Vec<u8> {
     bytes
 }
 
-fn field<'r>(row: &'r Row, name: &str) -> &'r Field {
-    row.get_column_iter().find(|(column, _)| *column == name).unwrap_or_else(|| panic!("no column {name}")).1
+/// A Parquet file as pyarrow reads it: what the file's metadata says of a column, and the rows as
+/// objects. None where pyarrow is not installed.
+fn read_by_pyarrow(bytes: &[u8], meaning_of: &str) -> Option<(String, Vec<Value>)> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    let script = "import sys, json\n\
+        try:\n    import pyarrow.parquet as parquet\nexcept ImportError as error:\n    print(error); sys.exit(77)\n\
+        file = parquet.ParquetFile(sys.argv[1])\n\
+        for group in range(file.metadata.num_row_groups):\n    for column in range(file.metadata.num_columns):\n\
+        \x20       chunk = file.metadata.row_group(group).column(column)\n\
+        \x20       cells = file.read_row_group(group).column(column)\n\
+        \x20       assert chunk.statistics.null_count == cells.null_count, chunk\n\
+        \x20       known = sorted(cells.drop_null().to_pylist()) if chunk.physical_type == 'INT64' else []\n\
+        \x20       assert chunk.statistics.has_min_max == bool(known), chunk\n\
+        \x20       assert not known or (chunk.statistics.min, chunk.statistics.max) == (known[0], known[-1]), chunk\n\
+        print(json.dumps([file.metadata.metadata[b'apex.' + sys.argv[2].encode()].decode(), file.read().to_pylist()]))";
+    let output = Command::new("python3").args(["-c", script]).arg(file.path()).arg(meaning_of).output();
+    let output = match output {
+        Ok(output) if output.status.code() != Some(77) => output,
+        other => {
+            test_skip::missing_dependency(format!("no pyarrow ({other:?})"));
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let read = serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+    Some(read)
 }
 
 #[test]
 fn launches_in_parquet_are_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let (session, written) = session(dir.path(), 500, 1);
-    let bytes = bytes::Bytes::from(launches_as_parquet(&session));
-    let reader = SerializedFileReader::new(bytes).unwrap();
-    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    let Some((meaning, rows)) = read_by_pyarrow(&launches_as_parquet(&session), "gpu_ns") else { return };
+    assert!(meaning.contains("measured"));
     assert_eq!(rows.len(), written.len() + 1);
     for (row, launch) in rows.iter().zip(&written) {
         check_launch(row, launch);
     }
     let graph = rows.last().unwrap();
-    assert_eq!(field(graph, "kind"), &Field::Str("graph".into()));
-    assert_eq!(field(graph, "graph_kernels"), &Field::Long(7));
-    assert_eq!(field(graph, "kernel"), &Field::Null);
-    assert_eq!(field(graph, "cooperative"), &Field::Null);
+    let names: BTreeSet<_> = graph.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, rows::launches::COLUMNS.iter().map(|column| column.name).collect());
+    assert_eq!(graph["kind"], "graph");
+    assert_eq!(graph["graph_kernels"], 7);
+    assert_eq!(graph["kernel"], Value::Null);
+    assert_eq!(graph["cooperative"], Value::Null);
 }
 
-fn check_launch(row: &Row, launch: &Written) {
-    let long = |value: u64| Field::Long(value as i64);
+fn check_launch(row: &Value, launch: &Written) {
     let first = launch.config == 1;
-    assert_eq!(field(row, "process"), &long(std::process::id().into()));
-    assert_eq!(field(row, "kind"), &Field::Str("kernel".into()));
-    assert_eq!(field(row, "symbol"), &Field::Str(SYMBOLS[launch.config as usize - 1].into()));
-    assert_eq!(field(row, "grid_x"), &long(if first { 64 } else { 7 }));
-    assert_eq!(field(row, "block_x"), &long(100));
-    assert_eq!(field(row, "cluster_x"), &if first { long(2) } else { Field::Null });
-    assert_eq!(
-        field(row, "registers"),
-        &if first { long(31) } else { Field::Null },
-        "unknown is null, not 0"
-    );
-    assert_eq!(field(row, "result"), &long(launch.result.into()));
-    assert_eq!(field(row, "cooperative"), &Field::Bool(true));
-    assert_eq!(field(row, "device_name"), &Field::Str("Test Device".into()));
-    assert_eq!(field(row, "stream_handle"), &long(0xabc));
-    assert_eq!(field(row, "api"), &Field::Str("cuLaunchKernel".into()));
-    let measured = launch.timed.map(|(raw, pair)| (long(raw), long(raw.saturating_sub(pair.into()))));
-    let (raw, gpu) = measured.unwrap_or((Field::Null, Field::Null));
-    assert_eq!((field(row, "gpu_raw_ns"), field(row, "gpu_ns")), (&raw, &gpu));
+    let if_first = |number: u64| if first { json!(number) } else { Value::Null };
+    assert_eq!(row["process"], std::process::id());
+    assert_eq!(row["kind"], "kernel");
+    assert_eq!(row["symbol"], SYMBOLS[launch.config as usize - 1]);
+    assert_eq!(row["grid_x"], if first { 64 } else { 7 });
+    assert_eq!(row["block_x"], 100);
+    assert_eq!(row["cluster_x"], if_first(2));
+    assert_eq!(row["registers"], if_first(31), "unknown is null, not 0");
+    assert_eq!(row["result"], launch.result);
+    assert_eq!(row["cooperative"], true);
+    assert_eq!(row["device_name"], "Test Device");
+    assert_eq!(row["stream_handle"], 0xabc);
+    assert_eq!(row["api"], "cuLaunchKernel");
+    assert_eq!(row["gpu_raw_ns"], json!(launch.timed.map(|(raw, _)| raw)));
+    assert_eq!(row["gpu_ns"], json!(launch.timed.map(|(raw, pair)| raw.saturating_sub(pair.into()))));
     let kernel = if first { "saxpy(float, float const*, float*, int)" } else { SYMBOLS[1] };
-    assert_eq!(field(row, "kernel"), &Field::Str(kernel.into()));
+    assert_eq!(row["kernel"], kernel);
 }
 
-/// The same file through another implementation of the format. Skipped where pyarrow is not
-/// installed.
+const ALL_TYPES: [Column; 6] = {
+    const fn column(name: &'static str, kind: Type) -> Column {
+        Column { name, kind, meaning: "what it holds" }
+    }
+    [
+        column("different", Type::Integer),
+        column("few", Type::Integer),
+        column("name", Type::Text),
+        column("real", Type::Real),
+        column("flag", Type::Flag),
+        column("nothing", Type::Text),
+    ]
+};
+
+fn parquet_of_all_types(rows: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut file = Parquet::new(&mut bytes, &ALL_TYPES).unwrap();
+    for i in 0..rows {
+        let cells = [
+            Cell::Integer(i as i64 - 5),
+            Cell::Integer(i as i64 / 100 % 3 - 1),
+            Cell::Text(["first", "", "drei ünf"][i % 3]),
+            Cell::Real(i as f64 / 4.0),
+            Cell::Flag(i % 2 == 0),
+            Cell::Null,
+        ];
+        file.row(if i % 7 == 0 { &[Cell::Null; 6] } else { &cells }).unwrap();
+    }
+    file.finish().unwrap();
+    file.finish().unwrap();
+    drop(file);
+    bytes
+}
+
 #[test]
-fn pyarrow_reads_the_same_rows() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, written) = session(dir.path(), 300, 2);
-    let path = dir.path().join("launches.parquet");
-    std::fs::write(&path, launches_as_parquet(&session)).unwrap();
-    let script = "import sys, json\n\
-        try:\n    import pyarrow.parquet as parquet\nexcept ImportError as error:\n    print(error); sys.exit(77)\n\
-        table = parquet.read_table(sys.argv[1])\n\
-        print(json.dumps({'rows': table.num_rows, 'columns': table.column_names,\n\
-            'gpu': table['gpu_raw_ns'].to_pylist(), 'symbol': table['symbol'].to_pylist(),\n\
-            'meaning': parquet.read_metadata(sys.argv[1]).metadata[b'apex.gpu_ns'].decode()}))";
-    let output = match Command::new("python3").args(["-c", script]).arg(&path).output() {
-        Ok(output) if output.status.code() != Some(77) => output,
-        other => return test_skip::missing_dependency(format!("no pyarrow ({other:?})")),
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let read: Value = serde_json::from_str(&text)
-        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(read["rows"], written.len() + 1);
-    let columns: Vec<_> = rows::launches::COLUMNS.iter().map(|column| column.name).collect();
-    assert_eq!(read["columns"], serde_json::json!(columns));
-    assert!(read["meaning"].as_str().unwrap().contains("measured"));
-    for (i, launch) in written.iter().enumerate() {
-        assert_eq!(read["gpu"][i], serde_json::json!(launch.timed.map(|(raw, _)| raw)));
-        assert_eq!(read["symbol"][i], SYMBOLS[launch.config as usize - 1]);
+fn every_type_comes_back_over_several_row_groups() {
+    for rows in [0, 1, 2, 1000, GROUP_ROWS + 1000] {
+        let Some((_, read)) = read_by_pyarrow(&parquet_of_all_types(rows), "few") else { return };
+        assert_eq!(read.len(), rows);
+        for (i, row) in read.iter().enumerate() {
+            let name = ["first", "", "drei ünf"][i % 3];
+            let expected = json!({
+                "different": i as i64 - 5, "few": i as i64 / 100 % 3 - 1, "name": name,
+                "real": i as f64 / 4.0, "flag": i % 2 == 0, "nothing": null,
+            });
+            if i % 7 == 0 {
+                assert!(row.as_object().unwrap().values().all(Value::is_null), "{row}");
+            } else {
+                assert_eq!(*row, expected);
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The file: a JSON object a line.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use apex_conventions::documents;
@@ -94,6 +95,8 @@ impl History {
     pub fn find(&self, run: &Run) -> Option<&Run> {
         let same_time = self.runs.iter().rev().skip_while(|other| other.time > run.time);
         same_time.take_while(|other| other.time == run.time).find(|other| other.is_same(run))
+        runs.order_by(|a, b| a.time.cmp(&b.time));
+        Ok(Self { runs })
     }
 }
 

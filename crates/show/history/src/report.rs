@@ -1,5 +1,6 @@
 //! What is shown of the series.
 
+use apex_ordered::Order;
 use serde::Serialize;
 
 use crate::{Change, History, Series};
@@ -34,7 +35,7 @@ impl Report {
         let mut all: Vec<_> =
             all.flat_map(|series| series.changes.iter().map(move |change| (series, change))).collect();
         let size = |change: &Change| change.factor.map_or(f64::INFINITY, |factor| factor.ln().abs());
-        all.sort_by(|(_, a), (_, b)| b.is_worse.cmp(&a.is_worse).then(size(b).total_cmp(&size(a))));
+        all.order_by(|(_, a), (_, b)| b.is_worse.cmp(&a.is_worse).then(size(b).total_cmp(&size(a))));
         all
     }
 

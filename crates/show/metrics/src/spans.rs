@@ -16,6 +16,7 @@
 //! ranges around it. Memory is bounded by that, never by the number of records.
 
 use apex_kernel_names::identify;
+use apex_ordered::Order;
 use apex_profile::{
     Builder, Called, ObservedProcess, ObservedWork, Observer, PhaseKind, Profile, Ranks, Use,
 };
@@ -162,7 +163,7 @@ impl<T> Longest<T> {
     /// In the order in which they were given.
     fn finish(self) -> Vec<T> {
         let mut items: Vec<_> = self.items.into_iter().collect();
-        items.sort_unstable_by_key(|&(number, _)| number);
+        items.order_by_key(|&(number, _)| number);
         items.into_iter().map(|(_, item)| item).collect()
     }
 }

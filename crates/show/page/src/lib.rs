@@ -22,14 +22,16 @@
 mod document;
 
 use apex_conventions::documents;
+use apex_deflated::{deflated, inflate};
 use apex_predict_session::explore::Explored;
 pub use document::{Document, KernelLines, Limits, Source};
+use std::sync::LazyLock;
 
 /// Bytes that a page has at most.
 pub const MOST_BYTES: usize = 3_000_000;
 
 /// The page, as Vite has built it, with a place for the document.
-const PAGE: &str = include_str!("../built/page.html");
+static PAGE: LazyLock<String> = LazyLock::new(|| inflate(deflated!("page.html")));
 
 /// Where the document goes.
 const PLACE: &str = "<script id=\"apex-document\" type=\"application/json\"></script>";

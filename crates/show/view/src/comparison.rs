@@ -3,6 +3,7 @@
 use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
 use apex_energy::{Energy, EnergyChange, Rates};
+use apex_ordered::Gather;
 use apex_profile::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +69,7 @@ const COMMON: f64 = 0.3;
 pub fn commands(sessions: &[Loaded], before: usize) -> [Vec<String>; 2] {
     let of = |sessions: &[Loaded]| {
         let recorded = sessions.iter().filter(|loaded| !loaded.is_imported());
-        let all: BTreeSet<String> = recorded.filter_map(Loaded::command).collect();
+        let all: BTreeSet<String> = recorded.filter_map(Loaded::command).gathered();
         all.into_iter().collect()
     };
     let (before, after) = sessions.split_at(before.min(sessions.len()));

@@ -5,6 +5,7 @@ use crate::text::verdict::{Chosen, Part};
 use crate::{Applied, Error, Filters, Loaded, Phase};
 use apex_advice::{Advice, Options};
 use apex_machine::Summary;
+use apex_ordered::Order;
 use apex_predict::Models;
 use apex_profile::{Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile};
 use std::borrow::Cow;
@@ -101,7 +102,7 @@ impl Filters {
         let mut seen = BTreeSet::new();
         let launched = shown.job.kernels.iter().filter(|kernel| kernel.launches.any());
         let mut names: Vec<&Kernel> = launched.filter(|kernel| seen.insert(&kernel.short_name)).collect();
-        names.sort_by_key(|kernel| !is_near(&kernel.name) && !is_near(&kernel.short_name));
+        names.order_by_key(|kernel| !is_near(&kernel.name) && !is_near(&kernel.short_name));
         let listed: Vec<String> =
             names.iter().take(NAMED).map(|kernel| format!("`{}`", kernel.short_name)).collect();
         let more = match names.len().saturating_sub(NAMED) {

@@ -4,6 +4,7 @@ use super::{DAY_NS, job_link};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, Series, Store};
 use apex_change_points::{LEAST_RUNS, change};
+use apex_ordered::Order;
 use serde::Serialize;
 
 /// Runs that are read.
@@ -61,7 +62,7 @@ impl Changes {
         let series = store.series(tenant, now.saturating_sub(days * DAY_NS), RUNS)?;
         let judged = series.iter().filter(|series| series.runs.len() >= LEAST_RUNS).count() as u64;
         let mut changes: Vec<Changed> = series.iter().filter_map(Changed::of).collect();
-        changes.sort_by(|a, b| b.low.total_cmp(&a.low));
+        changes.order_by(|a, b| b.low.total_cmp(&a.low));
         Ok(Self { days, judged, changes })
     }
 

@@ -4,6 +4,7 @@ use super::{condition, held, owner_link, parts};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, RecordingRow, Store, Sums, unpacked};
 use apex_aggregate::{Aggregate, Kernel};
+use apex_ordered::Order;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ impl Job {
         let rows = store.recordings(id, RECORDINGS)?;
         let mut recordings: Vec<Recording> = rows.iter().filter_map(Recording::of).collect();
         recordings
-            .sort_by_key(|of| (of.message.job.rank, of.message.started_ns, of.message.recording.clone()));
+            .order_by_key(|of| (of.message.job.rank, of.message.started_ns, of.message.recording.clone()));
         let messages: Vec<&Aggregate> = recordings.iter().map(|of| &of.message).collect();
         let (ranks, findings, kernels) = (ranks(&messages), findings(&messages), kernels(&messages));
         let mut cpu_device = Sums::default();
@@ -258,7 +259,7 @@ fn ranks(messages: &[&Aggregate]) -> Vec<Rank> {
         of.uses.iter().map(rank).collect::<Vec<_>>()
     };
     let mut ranks: Vec<Rank> = messages.iter().flat_map(|of| of_message(of)).collect();
-    ranks.sort_by(|a, b| (a.rank, &a.host, a.pid, &a.device).cmp(&(b.rank, &b.host, b.pid, &b.device)));
+    ranks.order_by(|a, b| (a.rank, &a.host, a.pid, &a.device).cmp(&(b.rank, &b.host, b.pid, &b.device)));
     ranks
 }
 
@@ -282,7 +283,7 @@ fn findings(messages: &[&Aggregate]) -> Vec<Found> {
     }
     let mut found: Vec<Found> = by_rule.into_values().collect();
     let value = |found: &Found| found.saving.map_or(-1.0, |[value, ..]| value);
-    found.sort_by(|a, b| value(b).total_cmp(&value(a)).then(b.recordings.cmp(&a.recordings)));
+    found.order_by(|a, b| value(b).total_cmp(&value(a)).then(b.recordings.cmp(&a.recordings)));
     found
 }
 
@@ -297,7 +298,7 @@ fn kernels(messages: &[&Aggregate]) -> Vec<Kernel> {
         add(&mut others, &kernels.others);
     }
     let mut kernels: Vec<Kernel> = by_name.into_values().collect();
-    kernels.sort_by_key(|kernel| std::cmp::Reverse((kernel.gpu_us, kernel.launches)));
+    kernels.order_by_key(|kernel| std::cmp::Reverse((kernel.gpu_us, kernel.launches)));
     kernels.iter().skip(KERNELS).for_each(|kernel| add(&mut others, kernel));
     kernels.truncate(KERNELS);
     kernels.extend(Some(others).filter(|others| others.launches > 0));

@@ -10,6 +10,7 @@ pub mod state;
 use crate::html::{self, escaped};
 use crate::store::Sums;
 use apex_aggregate::{PARTS, Times};
+use apex_ordered::Order;
 
 /// Nanoseconds of a day.
 pub const DAY_NS: u64 = 86_400_000_000_000;
@@ -72,7 +73,7 @@ pub fn parts(sums: &Sums) -> String {
 pub fn losses(times: &Times) -> String {
     let held = times.held_us();
     let mut lost: Vec<_> = PARTS.iter().zip(times.parts()).skip(3).filter(|(_, us)| us * 20 > held).collect();
-    lost.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    lost.order_by_key(|(_, us)| std::cmp::Reverse(*us));
     let said = lost.iter().take(3).map(|((_, words), us)| format!("{words} {}", html::share(*us, held)));
     said.collect::<Vec<_>>().join(", ")
 }

@@ -3,6 +3,7 @@
 
 use super::tokens::digest;
 use apex_aggregate::{Aggregate, shortened};
+use apex_ordered::Gather;
 use rusqlite::{Connection, Result, params};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ struct Fact {
 
 /// Names of the devices of a recording.
 fn devices(of: &Aggregate) -> String {
-    let names: BTreeSet<&str> = of.devices.iter().map(|device| device.name.as_str()).collect();
+    let names: BTreeSet<&str> = of.devices.iter().map(|device| device.name.as_str()).gathered();
     shortened(&names.into_iter().collect::<Vec<_>>().join(", "))
 }
 

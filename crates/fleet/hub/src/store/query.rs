@@ -4,6 +4,7 @@ use super::schema::part_columns;
 use super::sums::Sums;
 use super::{Error, Store};
 use apex_aggregate::{PARTS, Times};
+use apex_ordered::Order;
 use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -309,7 +310,7 @@ impl Store {
             };
             let mut owners: Vec<OwnerRow> =
                 found.query_map((tenant, since_day as i64), read)?.collect::<Result<_>>()?;
-            owners.sort_by_key(|of| (std::cmp::Reverse(of.times.held_us()), of.owner.clone()));
+            owners.order_by_key(|of| (std::cmp::Reverse(of.times.held_us()), of.owner.clone()));
             Ok(owners)
         })
     }

@@ -9,6 +9,7 @@ use crate::report::{Score, Test};
 use apex_model::forecast::{Calibration, Spread};
 use apex_model::network::Target;
 use apex_model::{Model, Precision, Predictor, Regressor};
+use apex_ordered::Order;
 use apex_predict::features::Set;
 use apex_predict::{Basis, Device, target};
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ impl Run<'_> {
         for (source, Source { device, .. }) in self.data.sources.iter().enumerate() {
             for (known, held) in [(true, held), (false, &away)] {
                 let mut scores = self.scores(table, (held, margins), &targets, Some(source))?;
-                scores.sort_by_key(place);
+                scores.order_by_key(place);
                 let mut test = Test { held_out: held_out_on(device, known), scores };
                 timed.judge(&mut test, self.data);
                 tests.push(test);
@@ -160,7 +161,7 @@ impl Run<'_> {
             lanes.score("block efficiency", Quantity::WarpEfficiency, Basis::Kernel, &real.families),
         ];
         scores.extend(formulas.into_iter().flatten());
-        scores.sort_by_key(|score| order(&score.quantity));
+        scores.order_by_key(|score| order(&score.quantity));
         Ok(Test { held_out: "real programs, never trained on".to_owned(), scores })
     }
 }

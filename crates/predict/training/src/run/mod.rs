@@ -17,6 +17,7 @@ use apex_model::evaluate::{Fold, folds};
 use apex_model::forecast::FeatureSet;
 use apex_model::network::Target;
 use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
+use apex_ordered::Order;
 use apex_predict::features::Set;
 use apex_predict::{Basis, target};
 use apex_random::Random;
@@ -330,7 +331,7 @@ impl Run<'_> {
         let mut scores = self.scores(&table, (&held, &margins), &target::all(), None)?;
         scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
         scores.extend(self.formulas()?);
-        scores.sort_by_key(place);
+        scores.order_by_key(place);
         let mut test = Test { held_out: FAMILIES.to_owned(), scores };
         timed.judge(&mut test, self.data);
         let mut notes = self.notes(&test);

@@ -10,6 +10,7 @@ use crate::judge::{Cases, Quantity};
 use crate::rates::{self, Busy, Launch};
 use crate::report::{Score, Test};
 use apex_model::evaluate::{Fold, quantile};
+use apex_ordered::Gather;
 use apex_predict::Basis;
 use apex_predict::throughput::{LEVELS, Loads, Occupation, level};
 use apex_predict::timing::{
@@ -197,7 +198,7 @@ impl Run<'_> {
     fn rates(&self, asked: &[Option<LaunchDemand>], rows: &[usize]) -> Result<DeviceRates, Error> {
         let source = |row: usize| self.data.rows[row].source;
         let devices: Vec<usize> =
-            rows.iter().map(|&row| source(row)).collect::<BTreeSet<_>>().into_iter().collect();
+            rows.iter().map(|&row| source(row)).gathered::<BTreeSet<_>>().into_iter().collect();
         let launch = |&row: &usize| -> Option<Launch<'_>> {
             let measured = self.duration(row);
             let device = devices.binary_search(&source(row)).ok()?;

@@ -23,6 +23,7 @@
 //! the host's side that makes kernels or copies needless saves their time. Both are added to what
 //! the two rules above leave.
 
+use apex_ordered::{Gather, Order};
 use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Saving, Scope};
@@ -70,7 +71,7 @@ fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
         let at = findings.iter().position(|other| is_cause(other, finding))?;
         Some((finding.rule.clone(), at))
     });
-    causes.collect()
+    causes.gathered()
 }
 
 /// Idle time whose function was sampled goes before idle time that a rule explains from calls
@@ -90,7 +91,7 @@ pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
     for mut savings in by_kernel.into_values() {
         // Work that need not be done goes before faster forms of it.
         let is_needless = |f: usize| findings[f].rule == rules::GROWING_PASSES;
-        savings.sort_by(|a, b| is_needless(b.1).cmp(&is_needless(a.1)).then(b.0.total_cmp(&a.0)));
+        savings.order_by(|a, b| is_needless(b.1).cmp(&is_needless(a.1)).then(b.0.total_cmp(&a.0)));
         let mut left = 1.0;
         for (local, f, k) in savings {
             let saving = &mut findings[f].kernels[k].saving;
@@ -145,7 +146,7 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         .enumerate()
         .filter(|(_, f)| f.saving.time_ns.is_some())
         .map(|(at, f)| (f.rule.clone(), at))
-        .collect();
+        .gathered();
     let all = Idle::of(profile);
     let mut left = all.clone();
     add_idle_time(profile, findings, &mut left);
@@ -167,7 +168,7 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         led.map(|other| of_itself(other).next_up()).fold(0.0, f64::max)
     };
     let wanted = |f: usize| of_itself(&findings[f]).max(led(&findings[f]));
-    order.sort_by(|&a, &b| {
+    order.order_by(|&a, &b| {
         let depth = |f: usize| {
             let rule = &findings[f].rule;
             let own = ancestors_and_self(rule, &fired).any(|rule| explained.contains_key(rule));

@@ -27,6 +27,7 @@
 //! ([`name_causes`]). Where there is none, the summary names the lines at which the account's time
 //! passes. So the first finding always names a line or a function, if call stacks were read.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use super::capping::time_of;
@@ -156,7 +157,7 @@ fn container(
 /// Names in the summary of each general finding the cause that explains most of it, with its
 /// remedy unless that leads; or the lines at which its time passes.
 pub(super) fn name_causes(profile: &Profile, findings: &mut [Finding]) {
-    let led: BTreeSet<String> = findings.iter().flat_map(|finding| finding.leads.iter().cloned()).collect();
+    let led: BTreeSet<String> = findings.iter().flat_map(|finding| finding.leads.iter().cloned()).gathered();
     for at in 0..findings.len() {
         let general = &findings[at];
         if !rules::GENERAL.contains(&general.rule.as_str()) {

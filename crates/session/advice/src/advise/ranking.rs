@@ -13,6 +13,8 @@
 use super::capping::time_of;
 use crate::finding::{Finding, KernelFinding, Scope};
 use crate::rules::{self, Needs, Rule};
+use crate::rules::{Needs, Rule};
+use apex_ordered::Order;
 use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
@@ -52,7 +54,7 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
         Scope::Host => 0,
         Scope::Kernel => finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum(),
     };
-    findings.sort_by(|a, b| {
+    findings.order_by(|a, b| {
         place(a)
             .cmp(&place(b))
             .then(known(b).cmp(&known(a)))

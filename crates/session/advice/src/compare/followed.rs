@@ -6,6 +6,7 @@
 //! step's time is that of all changes together, so it is set against the promises of all findings
 //! that are gone.
 
+use apex_ordered::Order;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -195,7 +196,7 @@ pub(super) fn followed(
             kept: promised_ns.zip(achieved_ns).map(|(promised, achieved)| Kept::of(promised, achieved)),
         });
     }
-    followed.sort_by(|a, b| {
+    followed.order_by(|a, b| {
         let promised = |followed: &Followed| followed.promised_ns.map_or(0.0, |time| time.value);
         promised(b).total_cmp(&promised(a))
     });

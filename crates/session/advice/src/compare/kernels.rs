@@ -1,5 +1,6 @@
 //! Functions and kernels before and after.
 
+use apex_ordered::{Gather, Order};
 use std::collections::BTreeMap;
 
 use cuda_launch::{Dim3, LaunchConfig};
@@ -161,7 +162,7 @@ pub(super) fn changes(
         None => moved(kernel, &kernel.total_ns),
         Some(_) => 0.0,
     };
-    changes.sort_by(|a, b| {
+    changes.order_by(|a, b| {
         time(b)
             .total_cmp(&time(a))
             .then(counted(b).total_cmp(&counted(a)))
@@ -250,7 +251,7 @@ pub(super) fn name_apart(compared: &mut Comparison) {
     let rows: Vec<Row<'_>> =
         functions.iter().map(|(name, short_name)| Row { name, short_name, launch: "" }).collect();
     let names: BTreeMap<&str, String> =
-        rows.iter().map(|row| row.name).zip(unique_short_names(&rows)).collect();
+        rows.iter().map(|row| row.name).zip(unique_short_names(&rows)).gathered();
     for change in compared.functions.iter_mut().chain(&mut compared.kernels) {
         if let Some(name) = names.get(change.symbol.as_str()) {
             change.name.clone_from(name);

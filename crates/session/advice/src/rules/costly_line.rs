@@ -6,6 +6,7 @@
 //! claims no saving: it is said where the other findings explain less than half of the place's
 //! time (`advise::covering`), and then before those that save less.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use super::{
@@ -79,8 +80,8 @@ pub(crate) fn work_by_place(profile: &Profile) -> Vec<Work<'_>> {
         }
     }
     let mut works: Vec<_> = works.into_values().collect();
-    works.iter_mut().for_each(|work| work.kernels.sort_by(|a, b| b.1.total_cmp(&a.1)));
-    works.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+    works.iter_mut().for_each(|work| work.kernels.order_by(|a, b| b.1.total_cmp(&a.1)));
+    works.order_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     works
 }
 
@@ -118,7 +119,7 @@ impl<'p> Work<'p> {
                 None => times.push((family, time)),
             }
         }
-        times.sort_by(|a, b| b.1.total_cmp(&a.1));
+        times.order_by(|a, b| b.1.total_cmp(&a.1));
         let all = total(times.iter().map(|(_, time)| *time));
         let second = times.iter().skip(1).take_while(|(_, time)| *time >= SECOND * all);
         times.first().into_iter().chain(second.take(1)).map(|(family, _)| *family).collect()

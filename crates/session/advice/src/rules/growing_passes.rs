@@ -5,6 +5,7 @@
 //! counted together, so that the passes of all texts show as an arithmetic progression of sizes,
 //! each launched equally often.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use super::costly_line::work_by_place;
@@ -116,7 +117,7 @@ fn is_of_elements(kernel: &Kernel) -> bool {
 /// The longest end of the sizes that grows by one step.
 fn progression(profile: &Profile, mut rows: Vec<usize>) -> Option<Growing> {
     let blocks = |row: usize| profile.kernels[row].launch.blocks();
-    rows.sort_by_key(|&row| blocks(row));
+    rows.order_by_key(|&row| blocks(row));
     rows.dedup_by_key(|row| blocks(*row));
     let step = rows.len().checked_sub(2).map(|before| blocks(rows[before + 1]) - blocks(rows[before]))?;
     let grows = |pair: &[usize]| blocks(pair[1]) - blocks(pair[0]) == step;

@@ -6,6 +6,7 @@
 
 mod launching;
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -174,7 +175,7 @@ fn work_of_places(profile: &Profile, span: f64) -> Vec<Work<'_>> {
         named.push(Work { place: place.clone(), time: *time, is_cause });
     }
     // Imports are of the start-up, where the run has no steps.
-    named.sort_by(|a, b| {
+    named.order_by(|a, b| {
         let last = |work: &Work<'_>| (Kind::of(&work.place) == Kind::Import, !work.is_cause);
         last(a).cmp(&last(b)).then(b.time.value.total_cmp(&a.time.value))
     });

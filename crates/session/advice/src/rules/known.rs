@@ -13,6 +13,7 @@ mod launches;
 mod rows;
 mod variables;
 
+use apex_ordered::Order;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ struct Known<'k> {
 /// The outcome of a rule: the cause that saves most. The summary names the others.
 fn outcome(mut found: Vec<Known<'_>>) -> Outcome {
     let saves = |known: &Known<'_>| known.saves_ns.unwrap_or(0.0);
-    found.sort_by(|a, b| saves(b).total_cmp(&saves(a)).then(b.cause.priority.cmp(&a.cause.priority)));
+    found.order_by(|a, b| saves(b).total_cmp(&saves(a)).then(b.cause.priority.cmp(&a.cause.priority)));
     let mut found = found.into_iter();
     let Some(Known { cause, remedy, draft, .. }) = found.next() else { return Outcome::Clear };
     let others: Vec<String> = found.take(OTHERS).map(|known| format!("“{}”", known.cause.title)).collect();

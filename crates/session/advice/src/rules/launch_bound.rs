@@ -1,5 +1,6 @@
 //! The device runs dry between short kernels.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use super::{
@@ -196,7 +197,7 @@ fn median_kernel(profile: &Profile) -> Option<f64> {
         .iter()
         .filter_map(|kernel| Some((kernel.gpu.as_ref()?.each.mean_ns, kernel.launches.ran())))
         .collect();
-    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    times.order_by(|a, b| a.0.total_cmp(&b.0));
     let half = times.iter().map(|&(_, launches)| launches).saturating_sum().div_ceil(2);
     let mut seen = 0;
     times

@@ -1,5 +1,6 @@
 //! Attention that gets its mask as a tensor.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use super::by_name::{self, is_any};
@@ -39,7 +40,7 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Unjudged(UNTIMED.to_owned());
     }
     let masked: BTreeSet<usize> =
-        profile.sequences.iter().flat_map(|sequence| masked_in(profile, sequence)).collect();
+        profile.sequences.iter().flat_map(|sequence| masked_in(profile, sequence)).gathered();
     by_name::judge_rows(
         profile,
         RULE.change,

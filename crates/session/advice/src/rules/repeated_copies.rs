@@ -9,6 +9,7 @@ use super::{
     Draft, Needs, Outcome, Rule, bytes, confidence, copying, exposed_copies, from_place, job_saving, percent,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_ordered::Order;
 use apex_profile::{Copies, Figure, Profile, SizeGroup, Sizes, units};
 
 /// Minimum share of the time in copies to the device.
@@ -105,7 +106,7 @@ fn same_in_each_step(copies: &[&Copies], steps: f64) -> Option<Vec<(f64, u64)>> 
         .filter(is_same)
         .map(|group| ((group.count as f64 / steps).round(), group.least))
         .collect();
-    same.sort_by(|a, b| (b.0 * b.1 as f64).total_cmp(&(a.0 * a.1 as f64)));
+    same.order_by(|a, b| (b.0 * b.1 as f64).total_cmp(&(a.0 * a.1 as f64)));
     let all: f64 = copies.iter().map(|copy| copy.bytes as f64).sum();
     let moved: f64 = same.iter().map(|(each, size)| each * steps * *size as f64).sum();
     (moved >= SAME * all && moved > 0.0).then_some(same)

@@ -1,6 +1,7 @@
 //! Layers that are made of many elementwise kernels: attention, normalisations, activations, or any
 //! other chain.
 
+use apex_ordered::Gather;
 use std::collections::BTreeMap;
 
 use super::by_name::is_any;
@@ -165,7 +166,7 @@ fn savings(profile: &Profile, layer: Layer, runs: &[&Run]) -> BTreeMap<usize, Fi
             };
             (row, saved.scaled(share))
         })
-        .collect();
+        .gathered();
     if layer == Layer::Attention {
         let products = runs.iter().flat_map(|run| [run.before, run.after]).flatten();
         products.for_each(|row| {

@@ -5,6 +5,7 @@ use super::{
     job_saving, kernel_finding, multiprocessors, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_ordered::Order;
 use apex_profile::names::{Operation, Owner, OwnerKind};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
@@ -64,7 +65,7 @@ pub(super) fn is_tiny(kernel: &Kernel, profile: &Profile) -> bool {
 /// Whether nearly all launches are of one kernel or two.
 fn is_loop(profile: &Profile) -> bool {
     let mut calls: Vec<u64> = profile.kernels.iter().map(|kernel| kernel.launches.calls).collect();
-    calls.sort_unstable_by(|a, b| b.cmp(a));
+    calls.order_by(|a, b| b.cmp(a));
     let most: u64 = calls.iter().take(KERNELS).sum();
     most as f64 >= NEARLY_ALL * profile.totals.launches as f64
 }

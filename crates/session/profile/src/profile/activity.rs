@@ -3,6 +3,7 @@
 
 mod waits;
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -183,7 +184,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             }
             (device, state)
         };
-        let mut devices: BTreeMap<_, _> = reading.extents.iter().map(device).collect();
+        let mut devices: BTreeMap<_, _> = reading.extents.iter().map(device).gathered();
         if let Some(threads) = reading.sampled_threads() {
             let sampler = || IdleSampler::new(Arc::clone(&threads));
             devices.values_mut().for_each(|device: &mut Device| device.model.usual().sort(sampler()));

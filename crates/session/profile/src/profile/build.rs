@@ -11,6 +11,7 @@
 //!   takes the mean time of the processes that this builder read before.
 
 use apex_counts::Defect;
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -400,10 +401,10 @@ impl Builder {
     /// Puts the processes into the order of their start.
     fn order_processes(&mut self) {
         let mut order: Vec<usize> = (0..self.processes.len()).collect();
-        order.sort_by_key(|&at| (self.processes[at].start_real_ns, self.processes[at].process.pid));
+        order.order_by_key(|&at| (self.processes[at].start_real_ns, self.processes[at].process.pid));
         let mut place = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
-        self.processes.sort_by_key(|started| (started.start_real_ns, started.process.pid));
+        self.processes.order_by_key(|started| (started.start_real_ns, started.process.pid));
         let graphs = self.graphs.iter_mut().map(|graph| &mut graph.process);
         let streams = self.streams.iter_mut().map(|stream| &mut stream.process);
         let sequences = self.sequences.iter_mut().map(|sequence| &mut sequence.process);
@@ -417,8 +418,8 @@ impl Builder {
             .chain(sequences)
             .chain(activities)
             .for_each(|process| *process = place[*process]);
-        self.activities.sort_by_key(|activity| activity.process);
-        self.memory_over_time.sort_by_key(|memory| (memory.process, memory.on_host));
+        self.activities.order_by_key(|activity| activity.process);
+        self.memory_over_time.order_by_key(|memory| (memory.process, memory.on_host));
     }
 }
 
@@ -467,7 +468,7 @@ impl From<&apex_trace::definition::Device> for Device {
 /// The kept variables of a process's environment.
 fn environment(process: &apex_trace::Process) -> BTreeMap<String, String> {
     let variables = process.definitions.variables();
-    variables.map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+    variables.map(|variable| (variable.name.clone(), variable.value.clone())).gathered()
 }
 
 fn call((name, class): (String, u8), counts: CallCounts, stacks: &[usize]) -> Call {

@@ -13,6 +13,7 @@
 mod late;
 mod links;
 
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -132,7 +133,7 @@ impl ByRank {
 }
 
 fn processes(ranks: &[RankRow]) -> usize {
-    ranks.iter().map(|row| row.process).collect::<BTreeSet<_>>().len()
+    ranks.iter().map(|row| row.process).gathered::<BTreeSet<_>>().len()
 }
 
 impl Profile {
@@ -142,7 +143,7 @@ impl Profile {
             |activity: &&Activity| self.processes[activity.process].launches > 0 && !self.is_guest(activity);
         let mut ranks: Vec<RankRow> =
             self.activities.iter().filter(works).map(|activity| self.row(activity)).collect();
-        ranks.sort_by_key(|row| (row.rank.is_none(), row.rank, row.pid, row.device));
+        ranks.order_by_key(|row| (row.rank.is_none(), row.rank, row.pid, row.device));
         if processes(&ranks) < 2 {
             return None;
         }
@@ -193,7 +194,7 @@ impl Profile {
 
     fn world_size(&self) -> Option<u32> {
         let sizes = self.processes.iter().filter_map(|process| process.launcher.as_ref()?.world_size);
-        let sizes: BTreeSet<u32> = sizes.collect();
+        let sizes: BTreeSet<u32> = sizes.gathered();
         sizes.first().copied().filter(|_| sizes.len() == 1)
     }
 
@@ -236,7 +237,7 @@ impl Matcher<'_> {
         let beyond = group.iter().map(|series| series.beyond).max().unwrap_or(0);
         self.matching.launched += counted + beyond;
         self.matching.untimed += beyond;
-        let processes: BTreeSet<usize> = group.iter().map(|series| series.process).collect();
+        let processes: BTreeSet<usize> = group.iter().map(|series| series.process).gathered();
         // Where records were lost, sequence numbers may be wrong.
         let has_losses = self.profile.recorder.lost() > 0;
         match () {
@@ -286,7 +287,7 @@ impl Matcher<'_> {
     fn matched(&mut self, group: &[&CollectiveSeries], times: &[f64]) {
         self.matching.matched += 1;
         let mut order: Vec<usize> = (0..times.len()).collect();
-        order.sort_by(|&a, &b| times[a].total_cmp(&times[b]));
+        order.order_by(|&a, &b| times[a].total_cmp(&times[b]));
         let (least, second) = (times[order[0]], times[order[1]]);
         if second - least <= TOGETHER_NS.max(TOGETHER * least) {
             self.matching.together += 1;

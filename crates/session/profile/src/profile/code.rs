@@ -1,5 +1,6 @@
 //! The image and the arguments of a kernel, in a session that stores code.
 
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -206,7 +207,7 @@ impl ArgumentCounts {
         if image.is_none() && self.each.is_empty() && self.others == 0 {
             return None;
         }
-        self.each.sort_by_key(|(_, launches)| std::cmp::Reverse(*launches));
+        self.each.order_by_key(|(_, launches)| std::cmp::Reverse(*launches));
         let arguments = |(arguments, launches): &(Arguments, u64)| KernelArguments {
             launches: *launches,
             parameters: arguments.parameters.iter().map(|&place| parameter(arguments, place)).collect(),
@@ -253,7 +254,7 @@ pub(super) fn keep_known(code: &mut Option<KernelCode>, images: &BTreeSet<String
 /// The images of these kernels that can be read in the session in `dir`.
 pub(super) fn images(dir: &Path, kernels: &[Kernel]) -> Images {
     let wanted = kernels.iter().filter_map(|kernel| kernel.code.as_ref()?.image.clone());
-    let wanted: BTreeSet<String> = wanted.collect();
+    let wanted: BTreeSet<String> = wanted.gathered();
     let read = |name: String| {
         let hash = u128::from_str_radix(&name, 16).ok()?;
         Some((name, Arc::from(image::read(dir, hash).ok()?)))

@@ -12,6 +12,7 @@
 //! Invariants: a launch's place in its series is its sequence number in the process. At most
 //! [`MOST`] launches of a process are kept; further ones are counted.
 
+use apex_ordered::Order;
 use std::collections::{BTreeMap, HashMap};
 
 use apex_trace::definition::Range;
@@ -160,7 +161,7 @@ impl AllSeries {
     /// The series in the order of their first launches.
     pub fn finish(self) -> Vec<CollectiveSeries> {
         let mut all: Vec<CollectiveSeries> = self.series.into_values().collect();
-        all.sort_by_key(|series| series.launches.first().map(|launch| launch.start_ns));
+        all.order_by_key(|series| series.launches.first().map(|launch| launch.start_ns));
         all
     }
 }

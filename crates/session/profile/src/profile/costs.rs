@@ -1,5 +1,6 @@
 //! The time of launches, estimated from samples.
 
+use apex_ordered::Order;
 use std::collections::HashMap;
 
 use super::build::Builder;
@@ -215,7 +216,7 @@ impl Reading<'_> {
             .zip(configs)
             .filter_map(|(config, cost)| Some((cost.filter(|cost| cost.own)?.mean_ns, config.launches)))
             .collect();
-        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        known.order_by(|a, b| a.0.total_cmp(&b.0));
         let all: u64 = known.iter().map(|&(_, launches)| launches).sum();
         let mut seen = 0.0;
         let longest = known.iter().find(|(_, launches)| {

@@ -1,5 +1,6 @@
 //! The CPU device's counts and defects, assigned to the recorded kernels.
 
+use apex_ordered::Order;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -166,7 +167,7 @@ impl Sum {
     fn summary(&self) -> KernelCounts {
         let Self { watched, executed, .. } = *self;
         let mut hotspots: Vec<Hotspot> = self.hotspots.values().cloned().collect();
-        hotspots.sort_by_key(|spot| (spot.fault, Reverse(spot.excess)));
+        hotspots.order_by_key(|spot| (spot.fault, Reverse(spot.excess)));
         KernelCounts {
             launches: self.launches,
             sampled_share: (watched < executed).then(|| watched as f64 / executed as f64),

@@ -4,6 +4,7 @@
 //! samples, those of the thread that a device waits for count ([`crate::accounts`]). Two views of
 //! them follow in [`super::idle_functions`]: functions, and places in the program.
 
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -277,7 +278,7 @@ impl SampledHost {
             let of_process = self.spans.range((pid, 0)..=(pid, u32::MAX));
             of_process.map(move |(&(_, tid), spans)| (tid, SampledThread::new(tid, spans.clone(), period_ns)))
         };
-        let own: BTreeMap<u32, SampledThread> = of(pid).collect();
+        let own: BTreeMap<u32, SampledThread> = of(pid).gathered();
         let workers = self.descendants(pid).into_iter().flat_map(of).map(|(_, thread)| thread).collect();
         (!own.is_empty()).then(|| Arc::new(SampledThreads { own, workers, origin_ns, period_ns }))
     }
@@ -358,6 +359,6 @@ pub(super) fn renumber_host_stacks(activity: &mut Activity, place: &[usize]) {
             one.stack = place[one.stack];
             one.other = one.other.map(|(other, stack)| (other, place[stack]));
         }
-        samples.stacks.sort_by_key(|one| (std::cmp::Reverse(one.samples), one.stack, one.state, one.other));
+        samples.stacks.order_by_key(|one| (std::cmp::Reverse(one.samples), one.stack, one.state, one.other));
     }
 }

@@ -7,6 +7,7 @@
 //! narrow. Shares of an account and its unknown part add up to at most 1: self shares without those
 //! of stacks whose innermost frame is not known.
 
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -158,7 +159,7 @@ impl<'p> Functions<'p> {
                 })
             })
             .collect();
-        functions.sort_by(|a, b| {
+        functions.order_by(|a, b| {
             let by = |function: &IdleFunction| (function.total_share.value, function.self_share.value);
             by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal).then_with(|| a.frame.cmp(&b.frame))
         });
@@ -175,7 +176,7 @@ impl Profile {
         }
         let mut idle: Vec<(IdleCause, Figure)> = self.accounts().idle.into_iter().collect();
         idle.retain(|(_, time)| time.value > 0.0);
-        idle.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
+        idle.order_by(|a, b| b.1.value.total_cmp(&a.1.value));
         idle.into_iter()
             .map(|(cause, idle_ns)| {
                 let groups = || self.idle_samples().filter(move |samples| samples.cause == cause);
@@ -249,7 +250,7 @@ impl Profile {
         }
         let mut places: Vec<IdlePlace<'_>> =
             places.into_values().filter_map(|place| place.finish(&pool)).collect();
-        places.sort_by(|a, b| {
+        places.order_by(|a, b| {
             b.time.value.total_cmp(&a.time.value).then_with(|| (a.user, a.library).cmp(&(b.user, b.library)))
         });
         places
@@ -275,7 +276,7 @@ impl Profile {
         };
         let is_call = |at: &usize| self.host_stacks[*at].frames.first().is_some_and(HostFrame::is_call);
         let (calls, others): (Vec<usize>, Vec<usize>) = samples.keys().partition(|at| is_call(at));
-        let by_frames: BTreeMap<_, usize> = others.into_iter().map(|at| (key(at, 0), at)).collect();
+        let by_frames: BTreeMap<_, usize> = others.into_iter().map(|at| (key(at, 0), at)).gathered();
         let mut found: BTreeMap<usize, usize> = BTreeMap::new();
         for call in calls {
             let Some(&base) = by_frames.get(&key(call, 1)) else { continue };
@@ -340,7 +341,7 @@ impl<'p> AtPlace<'p> {
     fn finish(self, pool: &Pool) -> Option<IdlePlace<'p>> {
         let (state, _) = self.states.into_iter().max_by_key(|&(_, samples)| samples)?;
         let mut stacks: Vec<(&HostStack, u64)> = self.stacks.into_iter().collect();
-        stacks.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
+        stacks.order_by_key(|&(_, samples)| std::cmp::Reverse(samples));
         let other = self.others.into_iter().max_by_key(|&(_, samples)| samples).map(|(other, _)| other);
         let library = self.called.or_else(|| telling::mostly_in(&stacks));
         let Self { user, samples, pauses, of_other, .. } = self;

@@ -10,6 +10,7 @@
 //!
 //! Invariant: the places of a part and its rest add up to the most of the part.
 
+use apex_ordered::Order;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -286,7 +287,7 @@ impl Part {
     fn listed(&self) -> Vec<(Place, i128)> {
         let can_be_listed = |(place, _): &&(Place, i128)| ![BEYOND, INFERRED].contains(place);
         let mut listed: Vec<(Place, i128)> = self.places.iter().filter(can_be_listed).copied().collect();
-        listed.sort_by_key(|&(place, bytes)| (-bytes, place));
+        listed.order_by_key(|&(place, bytes)| (-bytes, place));
         listed.truncate(LISTED);
         listed
     }

@@ -7,6 +7,7 @@
 //! modified before the first process of the session began, and the line exists. Nothing else of a
 //! file leaves this module.
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -55,7 +56,7 @@ impl Profile {
             stack.frames.iter().find(|frame| !frame.is_of_library()).map(|frame| &frame.frame)
         });
         let lines = launching.chain(waiting).filter(|frame| !frame.is_of_library());
-        lines.filter_map(|frame| Some((frame.file.as_str(), frame.line?))).collect()
+        lines.filter_map(|frame| Some((frame.file.as_str(), frame.line?))).gathered()
     }
 }
 

@@ -5,6 +5,7 @@
 //! and to all open ranges of the process. Idle time belongs to the range of the work that ended it:
 //! if that work had come earlier, the device would not have been idle.
 
+use apex_ordered::Order;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use apex_trace::Process;
@@ -158,7 +159,7 @@ impl Ranges {
             std::cmp::Reverse((time, counts.launches, counts.host_ns))
         };
         for places in inside.values_mut() {
-            places.sort_by(|&a, &b| cost(a).cmp(&cost(b)).then_with(|| self.keys[a].cmp(&self.keys[b])));
+            places.order_by(|&a, &b| cost(a).cmp(&cost(b)).then_with(|| self.keys[a].cmp(&self.keys[b])));
             places.reverse();
         }
         let (mut list, mut at) = (Vec::new(), vec![None; self.keys.len()]);

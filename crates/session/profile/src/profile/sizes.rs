@@ -4,6 +4,7 @@
 //! groups, one for each power of two, with the exact extremes of each group. Groups are bounded in
 //! number, and those of several processes add up in any order.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -92,7 +93,7 @@ impl Sizes {
         }
         if self.0.len() <= NAMED && self.groups().all(|group| group.least == group.most) {
             let mut groups: Vec<&SizeGroup> = self.groups().collect();
-            groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.least));
+            groups.order_by_key(|group| (std::cmp::Reverse(group.count), group.least));
             let named = |group: &&SizeGroup| {
                 format!("{} of {}", units::count(group.count), units::bytes(group.least))
             };

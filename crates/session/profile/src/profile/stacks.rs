@@ -8,6 +8,7 @@
 use super::Profile;
 use super::interned::Interned;
 use super::native::Symbolizer;
+use apex_ordered::Order;
 use apex_trace::Process;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -182,7 +183,7 @@ impl Profile {
             .into_iter()
             .map(|(site, samples)| SiteShare { site, samples, share: share(samples) })
             .collect();
-        sites.sort_by_key(|site| std::cmp::Reverse(site.samples));
+        sites.order_by_key(|site| std::cmp::Reverse(site.samples));
         sites
     }
 
@@ -215,7 +216,7 @@ impl Profile {
             self.divide(&graph.stacks, work, None, &mut totals);
         }
         let mut totals: Vec<_> = totals.into_values().collect();
-        totals.sort_by(|a, b| {
+        totals.order_by(|a, b| {
             let cost = |totals: &SiteTotals| (totals.gpu_time_ns, totals.launches);
             cost(b).partial_cmp(&cost(a)).unwrap_or(std::cmp::Ordering::Equal).then(a.place.cmp(&b.place))
         });
@@ -360,7 +361,7 @@ pub(super) fn renumber_stacks(counts: &mut [StackCount], place: &[usize]) {
     for count in counts.iter_mut() {
         count.stack = place[count.stack];
     }
-    counts.sort_by_key(|count| (std::cmp::Reverse((count.sampled, count.first_seen)), count.stack));
+    counts.order_by_key(|count| (std::cmp::Reverse((count.sampled, count.first_seen)), count.stack));
 }
 
 #[cfg(test)]

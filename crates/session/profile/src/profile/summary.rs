@@ -1,5 +1,6 @@
 //! Sums over a finished profile, and the order of its lists.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS, RecordingCost};
@@ -82,7 +83,7 @@ impl Profile {
     pub(super) fn sort(&mut self) {
         let mut order: Vec<usize> = (0..self.kernels.len()).collect();
         let kernels = &self.kernels;
-        order.sort_by(|&a, &b| {
+        order.order_by(|&a, &b| {
             let (a, b) = (&kernels[a], &kernels[b]);
             let time = |kernel: &super::Kernel| kernel.gpu_total_ns().unwrap_or(0.0);
             let same = || {
@@ -98,18 +99,18 @@ impl Profile {
         order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
         self.kernels = order.iter().map(|&old| std::mem::take(&mut self.kernels[old])).collect();
         renumber_kernels(&place, &mut self.graphs, &mut self.sequences, &mut self.activities);
-        self.graphs.sort_by_key(|graph| (std::cmp::Reverse(graph.launches), graph.process, graph.id));
-        self.calls.sort_by(|a, b| b.cpu.total_ns.total_cmp(&a.cpu.total_ns).then(a.name.cmp(&b.name)));
-        self.copies.sort_by_key(|copies| std::cmp::Reverse((copies.bytes, copies.count)));
-        self.memory.sort_by_key(|memory| std::cmp::Reverse((memory.peak_bytes, memory.allocations)));
-        self.streams.sort_by_key(|stream| {
+        self.graphs.order_by_key(|graph| (std::cmp::Reverse(graph.launches), graph.process, graph.id));
+        self.calls.order_by(|a, b| b.cpu.total_ns.total_cmp(&a.cpu.total_ns).then(a.name.cmp(&b.name)));
+        self.copies.order_by_key(|copies| std::cmp::Reverse((copies.bytes, copies.count)));
+        self.memory.order_by_key(|memory| std::cmp::Reverse((memory.peak_bytes, memory.allocations)));
+        self.streams.order_by_key(|stream| {
             (std::cmp::Reverse(stream.launches + stream.graph_launches), stream.process, stream.id)
         });
-        self.sequences.sort_by(|a, b| {
+        self.sequences.order_by(|a, b| {
             b.covered().cmp(&a.covered()).then(a.kernels.cmp(&b.kernels)).then(a.process.cmp(&b.process))
         });
         self.sequences.truncate(SEQUENCES);
-        self.defects.sort_by_key(|defect| std::cmp::Reverse(defect.count));
+        self.defects.order_by_key(|defect| std::cmp::Reverse(defect.count));
     }
 }
 

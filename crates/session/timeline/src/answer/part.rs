@@ -1,5 +1,6 @@
 //! A part of a timeline: lanes in columns or by their events, and what lies between two moments.
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apex_conventions::documents::{TIMELINE, TIMELINE_SPAN};
@@ -240,7 +241,7 @@ impl<'t> ShownLane<'t> {
 fn time_of(cells: &[Cell]) -> BTreeMap<&'static str, Vec<u64>> {
     let of = |what: What| cells.iter().map(|cell| cell.time[what.place()]).collect::<Vec<u64>>();
     let all = What::all().map(|what| (what.name(), of(what)));
-    all.filter(|(_, times)| times.iter().any(|&time| time > 0)).collect()
+    all.filter(|(_, times)| times.iter().any(|&time| time > 0)).gathered()
 }
 
 impl ShownCounts {

@@ -2,6 +2,7 @@
 
 use super::Source;
 use super::figure::{Figure, NAME, Spread, text};
+use apex_ordered::Order;
 use apex_profile::{Account, Accounts, Activity, Gap, IdleCause, OverTime, Phase, Profile};
 use serde::Serialize;
 
@@ -125,7 +126,7 @@ impl Devices {
             .take(most)
             .map(|activity| DeviceAccounts::of(profile, activity))
             .collect();
-        list.sort_by_key(|device| (device.rank, device.pid, device.device));
+        list.order_by_key(|device| (device.rank, device.pid, device.device));
         Self { list, left_out: profile.activities.len().saturating_sub(most) }
     }
 }

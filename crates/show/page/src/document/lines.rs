@@ -4,6 +4,7 @@ use super::figure::{NAME, text};
 use super::{SENTENCE, json};
 use apex_conventions::documents::LINES;
 use apex_counts::{Fault, Line, LineCounts};
+use apex_ordered::{Gather, Order};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use serde::Serialize;
@@ -76,7 +77,7 @@ impl LinesOfKernel {
         chosen.iter().for_each(|line| files.entry(&line.file).or_default().push(line));
         let mut files: Vec<_> = files.into_iter().collect();
         let executed = |lines: &[&Line]| lines.iter().map(|line| line.counts.warp_instructions).sum::<u64>();
-        files.sort_by_key(|(_, lines)| Reverse(executed(lines)));
+        files.order_by_key(|(_, lines)| Reverse(executed(lines)));
         Some(Self {
             id: kernel.id(),
             launches: counts.launches,
@@ -108,7 +109,7 @@ fn chosen(lines: &[Line], most: usize) -> Vec<&Line> {
     let mut worst: Vec<Vec<usize>> = Vec::new();
     for value in orders {
         let mut places: Vec<usize> = (0..lines.len()).filter(|&at| value(&lines[at].counts) > 0).collect();
-        places.sort_by_key(|&at| Reverse(value(&lines[at].counts)));
+        places.order_by_key(|&at| Reverse(value(&lines[at].counts)));
         worst.push(places);
     }
     let mut kept = BTreeSet::new();
@@ -135,10 +136,10 @@ impl CodeFile {
             )),
             Ok(_) => None,
         };
-        let counted: BTreeMap<u32, &Line> = lines.iter().map(|line| (line.line, *line)).collect();
+        let counted: BTreeMap<u32, &Line> = lines.iter().map(|line| (line.line, *line)).gathered();
         let around =
             |&line: &u32| line.saturating_sub(context).max(1)..=line.saturating_add(context).min(last);
-        let beside: BTreeSet<u32> = counted.keys().copied().chain(counted.keys().flat_map(around)).collect();
+        let beside: BTreeSet<u32> = counted.keys().copied().chain(counted.keys().flat_map(around)).gathered();
         let row = |line: u32| CodeLine {
             line,
             text: code.get((line as usize).wrapping_sub(1)).map(|code| shown(code)),

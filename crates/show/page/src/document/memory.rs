@@ -1,6 +1,7 @@
 //! Memory, copies, and the driver calls beside launches.
 
 use super::figure::{NAME, Spread, text};
+use apex_ordered::Order;
 use apex_profile::{PlaceOverTime, Profile, memory_kind_name, stream_kind_name};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -129,7 +130,7 @@ impl<'a> MemoryUse<'a> {
 /// Those with the highest peaks.
 fn over_time(profile: &Profile, most: usize) -> Vec<MemoryOverTime<'_>> {
     let mut all: Vec<&apex_profile::MemoryOverTime> = profile.memory_over_time.iter().collect();
-    all.sort_by_key(|memory| Reverse(memory.peak_bytes));
+    all.order_by_key(|memory| Reverse(memory.peak_bytes));
     all.into_iter().take(most).map(|memory| MemoryOverTime::of(profile, memory)).collect()
 }
 

@@ -5,6 +5,7 @@
 
 use super::Limits;
 use super::figure::{Figure, text};
+use apex_ordered::Order;
 use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -290,7 +291,7 @@ impl Branch {
             });
         }
         children
-            .sort_by(|a, b| b.gpu_time_ns.total_cmp(&a.gpu_time_ns).then(b.launches.total_cmp(&a.launches)));
+            .order_by(|a, b| b.gpu_time_ns.total_cmp(&a.gpu_time_ns).then(b.launches.total_cmp(&a.launches)));
         Node {
             name: text(name, FRAME),
             kind,

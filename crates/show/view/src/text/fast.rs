@@ -1,5 +1,6 @@
 //! The effect of `apex run --fast` and `--tuned` on the program, in sentences.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use apex_profile::units;
@@ -22,7 +23,7 @@ fn of_shapes(profile: &Profile) -> Option<String> {
     reshaping().next()?;
     let kernels = || profile.kernels.iter().filter(|kernel| kernel.asked.is_some());
     let launches: u64 = kernels().map(|kernel| kernel.launches.calls).sum();
-    let functions = kernels().map(|kernel| &kernel.symbol).collect::<BTreeSet<_>>().len();
+    let functions = kernels().map(|kernel| &kernel.symbol).gathered::<BTreeSet<_>>().len();
     let refused = reshaping().fold(0_u64, |sum, reshaping| sum.saturating_add(reshaping.refused));
     let kept = match refused {
         0 => String::new(),

@@ -4,6 +4,7 @@
 //! cell is got. Tables choose among the columns.
 
 use super::{Align, Table, bar};
+use apex_ordered::Order;
 use apex_profile::{DeviceNames, Geometry, GpuTime, Kernel, Profile, units};
 use cuda_launch::{Dim3, LaunchConfig};
 use occupancy::Limiter;
@@ -138,7 +139,7 @@ pub fn table<'a>(devices: &DeviceNames, columns: &[Column], rows: impl Iterator<
 pub fn ranked(profile: &Profile, key: impl Fn(&Kernel) -> f64) -> Vec<usize> {
     let mut order: Vec<_> =
         (0..profile.kernels.len()).filter(|&index| profile.kernels[index].launches.any()).collect();
-    order.sort_by(|&a, &b| key(&profile.kernels[b]).total_cmp(&key(&profile.kernels[a])));
+    order.order_by(|&a, &b| key(&profile.kernels[b]).total_cmp(&key(&profile.kernels[a])));
     order
 }
 

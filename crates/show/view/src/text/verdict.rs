@@ -1,6 +1,7 @@
 //! The verdict: where the time of a session or of a part of it went, what to change, and what that
 //! saves.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use apex_advice::rules::{COSTLY_LINE, Rule};
@@ -302,7 +303,7 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
 pub fn together(job: &Profile) -> Option<String> {
     let used = || job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
     let count = used().count();
-    let processes: BTreeSet<usize> = used().map(|activity| activity.process).collect();
+    let processes: BTreeSet<usize> = used().map(|activity| activity.process).gathered();
     let is_ranked =
         |&process: &usize| job.processes.get(process).is_some_and(|process| process.rank.is_some());
     let what = match (processes.len() == count, processes.iter().all(is_ranked)) {

@@ -1,6 +1,7 @@
 //! Driver calls in every iteration, and functions on sampled call stacks, that show what the host
 //! does there.
 
+use apex_ordered::Order;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -157,7 +158,7 @@ fn calls_of<'p>(profile: &'p Profile, cause: &Cause) -> Vec<(&'p Call, f64)> {
             found.push((call, share));
         }
     }
-    found.sort_by(|(a, _), (b, _)| b.after_launch.cpu_ns.total_cmp(&a.after_launch.cpu_ns));
+    found.order_by(|(a, _), (b, _)| b.after_launch.cpu_ns.total_cmp(&a.after_launch.cpu_ns));
     found
 }
 

@@ -4,6 +4,7 @@
 //! A session says that a copy was between two devices, not which: the other end is known where a
 //! process uses one device beside its own. Its streams tell which devices it uses.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -91,7 +92,7 @@ impl Profile {
     /// The devices on which a process has a stream, except its own.
     fn other_devices(&self, rank: &RankRow) -> BTreeSet<usize> {
         let streams = self.streams.iter().filter(|stream| stream.process == rank.process);
-        streams.filter_map(|stream| stream.device).filter(|&device| Some(device) != rank.device).collect()
+        streams.filter_map(|stream| stream.device).filter(|&device| Some(device) != rank.device).gathered()
     }
 
     /// The ranks that use another rank's GPU without working on it.
