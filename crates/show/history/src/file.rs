@@ -81,7 +81,7 @@ impl History {
         let run = |(at, line)| read(line).map_err(|what| Error { line: at + 1, what });
         let mut runs = lines.map(run).collect::<Result<Vec<_>, _>>()?;
         // Branches that git has joined line by line are in no order of time.
-        runs.sort_by(|a, b| a.time.cmp(&b.time));
+        runs.order_by(|a, b| a.time.cmp(&b.time));
         let mut once = Self::default();
         for run in runs {
             if once.find(&run).is_none() {
@@ -95,8 +95,6 @@ impl History {
     pub fn find(&self, run: &Run) -> Option<&Run> {
         let same_time = self.runs.iter().rev().skip_while(|other| other.time > run.time);
         same_time.take_while(|other| other.time == run.time).find(|other| other.is_same(run))
-        runs.order_by(|a, b| a.time.cmp(&b.time));
-        Ok(Self { runs })
     }
 }
 

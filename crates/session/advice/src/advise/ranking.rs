@@ -13,7 +13,6 @@
 use super::capping::time_of;
 use crate::finding::{Finding, KernelFinding, Scope};
 use crate::rules::{self, Needs, Rule};
-use crate::rules::{Needs, Rule};
 use apex_ordered::Order;
 use apex_profile::{Profile, SaturatingSum as _};
 
