@@ -27,14 +27,21 @@ const COLOURS: [&str; IdleCause::ALL.len()] =
 /// # Errors
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
+    let sums = idle_stacks::of(profile);
+    let processes = idle_stacks::processes(profile, &sums);
     let mut threads: BTreeMap<(&str, &str), Thread<'_>> = BTreeMap::new();
-    for ((cause, stack), sum) in idle_stacks::of(profile) {
-        let stack = &profile.host_stacks[stack];
-        let thread = threads.entry((&*stack.process, &*stack.thread)).or_default();
-        thread.add(stack, cause, sum.idle_ns / 1e6);
+    for (key, sum) in &sums {
+        let stack = &profile.host_stacks[key.stack];
+        let process = processes.get(&key.process).unwrap_or(&stack.process);
+        let thread = threads.entry((process, &*stack.thread)).or_default();
+        thread.add(stack, key.cause, sum.idle_ns / 1e6);
     }
-    let threads: Vec<Value> =
-        threads.iter().zip(0..).map(|((of, thread), number)| thread.document(*of, number)).collect();
+    let mut last = None;
+    let document = |((of, thread), number): ((&(&str, &str), &Thread<'_>), usize)| {
+        let is_first = last.replace(of.0.to_owned()).as_deref() != Some(of.0);
+        thread.document(*of, number, is_first)
+    };
+    let threads: Vec<Value> = threads.iter().zip(0..).map(document).collect();
     let document = json!({
         "meta": meta(),
         "libs": [],
@@ -96,7 +103,8 @@ impl<'p> Thread<'p> {
         self.samples.push((innermost, ms));
     }
 
-    fn document(&self, (process, name): (&str, &str), number: usize) -> Value {
+    /// `is_first`: of its process, which the front end shows by it.
+    fn document(&self, (process, name): (&str, &str), number: usize, is_first: bool) -> Value {
         let mut strings = self.strings.clone();
         let frames = self.frames.list.len();
         let names: Vec<usize> =
@@ -120,7 +128,7 @@ impl<'p> Thread<'p> {
             "unregisterTime": end,
             "pausedRanges": [],
             "name": name,
-            "isMainThread": number == 0,
+            "isMainThread": is_first,
             "pid": process,
             "tid": number,
             "samples": {
@@ -257,5 +265,18 @@ mod tests {
             }
         }
         assert!(seen > 30, "{seen} columns");
+    }
+
+    #[test]
+    fn ranks_are_processes_of_their_own() {
+        let mut out = Vec::new();
+        write(&fixture::two_ranks(), &mut out).unwrap();
+        let document: Value = serde_json::from_slice(&out).unwrap();
+        let threads = document["threads"].as_array().unwrap();
+        let names: Vec<&Value> = threads.iter().map(|thread| &thread["processName"]).collect();
+        assert_eq!(names, ["rank 0 (process 650)", "rank 1 (process 651)"]);
+        let is_whole =
+            |thread: &Value| thread["pid"] == thread["processName"] && thread["isMainThread"] == true;
+        assert!(threads.iter().all(is_whole), "{threads:?}");
     }
 }

@@ -1,7 +1,10 @@
 //! Samples for the formats of call stacks: those of the host while devices were idle, by
-//! account and stack, with the idle time that they stand for.
+//! account, process and stack, with the idle time that they stand for.
+//!
+//! Ranks run the same code and have the same names of processes and threads: the processes are told
+//! apart by what they are called in reports, where there are several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apex_profile::{IdleCause, Profile};
 
@@ -14,32 +17,53 @@ pub(crate) struct Sum {
     pub idle_ns: f64,
 }
 
+/// What samples are summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub cause: IdleCause,
+    /// Index into [`Profile::processes`].
+    pub process: usize,
+    /// Index into [`Profile::host_stacks`].
+    pub stack: usize,
+}
+
 /// Whether a profile holds stacks, of which [`crate::collapsed`], [`crate::speedscope`],
 /// [`crate::pprof`] and [`crate::firefox`] are made.
 pub fn has_stacks(profile: &Profile) -> bool {
     !of(profile).is_empty()
 }
 
-/// Sums by account, and by index into [`Profile::host_stacks`].
-pub(crate) fn of(profile: &Profile) -> BTreeMap<(IdleCause, usize), Sum> {
-    let mut sums: BTreeMap<(IdleCause, usize), Sum> = BTreeMap::new();
-    for group in profile.activities.iter().flat_map(|activity| &activity.host_samples) {
-        let all = group.stacks.iter().map(|one| one.samples).fold(0, u64::saturating_add);
-        let each_ns = group.sampled_ns / all.max(1) as f64;
-        for one in &group.stacks {
-            let sum = sums.entry((group.cause, one.stack)).or_default();
-            sum.samples = sum.samples.saturating_add(one.samples);
-            sum.idle_ns += each_ns * one.samples as f64;
+/// Sums by account, process and stack.
+pub(crate) fn of(profile: &Profile) -> BTreeMap<Key, Sum> {
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+    for activity in &profile.activities {
+        for group in &activity.host_samples {
+            let all = group.stacks.iter().map(|one| one.samples).fold(0, u64::saturating_add);
+            let each_ns = group.sampled_ns / all.max(1) as f64;
+            for one in &group.stacks {
+                let key = Key { cause: group.cause, process: activity.process, stack: one.stack };
+                let sum = sums.entry(key).or_default();
+                sum.samples = sum.samples.saturating_add(one.samples);
+                sum.idle_ns += each_ns * one.samples as f64;
+            }
         }
     }
     sums
+}
+
+/// Names of the processes of these samples, by index; none where they are of one process alone.
+pub(crate) fn processes(profile: &Profile, sums: &BTreeMap<Key, Sum>) -> BTreeMap<usize, String> {
+    let sampled: BTreeSet<usize> = sums.keys().map(|key| key.process).collect();
+    let several = sampled.len() > 1;
+    let named = |process| Some((process, profile.process_in_words(process)?));
+    sampled.into_iter().filter(|_| several).filter_map(named).collect()
 }
 
 #[cfg(test)]
 pub(crate) mod fixture {
     use apex_profile::{
         Activity, Frame, HostFrame, HostStack, HostState, IdleCause, IdleSamples, IdleStack, PhaseKind,
-        Profile,
+        Process, Profile,
     };
 
     fn frame(file: &str, function: &str) -> HostFrame {
@@ -81,5 +105,12 @@ pub(crate) mod fixture {
             activities: vec![Activity { host_samples, ..Activity::default() }],
             ..Profile::default()
         }
+    }
+    /// Two ranks that do what [`profile`] does, on the same stacks.
+    pub(crate) fn two_ranks() -> Profile {
+        let one = profile();
+        let of = |process| Activity { process, ..one.activities[0].clone() };
+        let process = |rank| Process { pid: 650 + rank as u32, rank: Some(rank), ..Process::default() };
+        Profile { activities: vec![of(0), of(1)], processes: vec![process(0), process(1)], ..one }
     }
 }

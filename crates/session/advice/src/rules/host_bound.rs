@@ -1,5 +1,7 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
+use std::collections::BTreeSet;
+
 use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::{
@@ -98,7 +100,8 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
+            "{} idle for {} of the time while the host runs the program's own code, {}{}",
+            which(profile, &waiting),
             percent(lost.value / span),
             before_what(&waiting, lost.value),
             reason.seen()
@@ -125,6 +128,23 @@ fn judge(profile: &Profile) -> Outcome {
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
+}
+
+/// Which devices are meant, with the verb: where some of several wait, the shares are theirs alone.
+fn which(profile: &Profile, waiting: &[&Activity]) -> String {
+    let devices = |activities: &mut dyn Iterator<Item = &Activity>| -> BTreeSet<Option<usize>> {
+        activities.map(|activity| activity.device).collect()
+    };
+    let all = devices(&mut profile.activities.iter()).len();
+    let these = devices(&mut waiting.iter().copied());
+    match these.first() {
+        _ if all == 1 => "the GPU is".to_owned(),
+        Some(&one) if these.len() == 1 && one.is_some() => {
+            format!("{} is", profile.device_names().in_words(one))
+        }
+        _ if these.len() == all => "the GPUs are on average".to_owned(),
+        _ => format!("{} of {all} GPUs are on average", these.len()),
+    }
 }
 
 /// Returns the change to make to host code that the calls around it explain; `None` if they do not.
