@@ -7,8 +7,9 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 21] = [
+const OF_ONE_COMMAND: [(&str, &str); 22] = [
     ("alerts", "interval"),
+    ("attach", "seconds"),
     ("check", "format"),
     ("collect", "device"),
     ("collect", "output"),

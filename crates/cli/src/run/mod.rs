@@ -10,10 +10,10 @@ mod dashboard;
 pub mod driver;
 mod driver_file;
 mod embedded;
-mod host_stacks;
+pub mod host_stacks;
 pub mod inspect;
 pub mod libraries;
-mod machine;
+pub mod machine;
 mod not_started;
 mod to_hub;
 mod triton;
@@ -594,6 +594,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         universal: Vec::new(),
         imported: Vec::new(),
         checked: recording.check,
+        attached: false,
     }
 }
 

@@ -2,10 +2,10 @@
 //! stack, frames from the outermost to the innermost with semicolons between, and a count.
 //!
 //! Flame-graph tools read this format (`flamegraph.pl`, speedscope, inferno). The first frame is
-//! the idle account, the next ones the process (where there are several) and the thread; counts are
+//! the idle account (what the thread did, in a session of `apex attach`), the next ones the process (where there are several) and the thread; counts are
 //! samples.
 
-use apex_profile::{Account, HostStack, Profile};
+use apex_profile::{HostStack, Profile};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     let processes = idle_stacks::processes(profile, &sums);
     for (key, sum) in sums {
         let process = processes.get(&key.process).map(String::as_str);
-        let line = line(Account::Idle(key.cause).name(), process, &profile.host_stacks[key.stack]);
+        let line = line(key.category.name(), process, &profile.host_stacks[key.stack]);
         let samples = lines.entry(line).or_default();
         *samples = samples.saturating_add(sum.samples);
     }
@@ -71,6 +71,17 @@ mod tests {
                 "idle: host code;rank 0 (process 650);thread main;outer.py:7 main;inner.py:7 f 6",
                 "idle: host code;rank 0 (process 650);thread main;x.py:7 a_b_c 2",
             ]
+        );
+    }
+
+    #[test]
+    fn without_launches_stacks_are_told_apart_by_what_the_threads_did() {
+        let mut out = Vec::new();
+        write(&fixture::attached(), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "runs;process 650;thread main;outer.py:7 main;inner.py:7 f 6\n\
+             sleeps;process 651;thread main;x.py:7 a_b_c 2\n"
         );
     }
 }

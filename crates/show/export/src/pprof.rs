@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use apex_profile::{Account, HostFrame, Profile};
+use apex_profile::{HostFrame, Profile};
 use apex_protobuf::Message;
 
 use crate::idle_stacks::{self, Key, Sum};
@@ -116,8 +116,8 @@ impl<'p> Defined<'p> {
         for frame in &stack.frames {
             message.integer(sample::LOCATION_ID, self.location(frame));
         }
-        message.integer(sample::VALUE, sum.samples).integer(sample::VALUE, sum.idle_ns.round() as u64);
-        self.label(&mut message, "account", Account::Idle(key.cause).name());
+        message.integer(sample::VALUE, sum.samples).integer(sample::VALUE, sum.ns.round() as u64);
+        self.label(&mut message, "account", key.category.name());
         self.label(&mut message, "thread", &stack.thread);
         self.label(&mut message, "process", process.unwrap_or(&stack.process));
         self.out.message(profile::SAMPLE, &message);

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use apex_profile::{Account, HostFrame, HostStack, IdleCause, Profile};
+use apex_profile::{HostFrame, HostStack, Profile};
 use serde::Serialize;
 
-use crate::idle_stacks;
+use crate::idle_stacks::{self, Category};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -97,21 +97,21 @@ impl<'p> Frames<'p> {
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     let mut frames = Frames::default();
-    let mut by_cause: BTreeMap<IdleCause, Sampled> = BTreeMap::new();
+    let mut by_category: BTreeMap<Category, Sampled> = BTreeMap::new();
     let sums = idle_stacks::of(profile);
     let processes = idle_stacks::processes(profile, &sums);
     for (key, sum) in sums {
-        let sampled = by_cause.entry(key.cause).or_insert_with(|| Sampled::of(key.cause));
+        let sampled = by_category.entry(key.category).or_insert_with(|| Sampled::of(key.category));
         sampled.samples.push(frames.of(processes.get(&key.process), &profile.host_stacks[key.stack]));
-        sampled.weights.push(sum.idle_ns);
-        sampled.end_value += sum.idle_ns;
+        sampled.weights.push(sum.ns);
+        sampled.end_value += sum.ns;
     }
-    let mut profiles: Vec<Sampled> = by_cause.into_values().collect();
+    let mut profiles: Vec<Sampled> = by_category.into_values().collect();
     profiles.sort_by(|a, b| b.end_value.total_cmp(&a.end_value));
     let document = Document {
         schema: SCHEMA,
         exporter: "apex",
-        name: "host stacks while the GPU is idle",
+        name: idle_stacks::what(profile),
         active_profile_index: 0,
         shared: Shared { frames: frames.list },
         profiles,
@@ -121,10 +121,10 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
 }
 
 impl Sampled {
-    fn of(cause: IdleCause) -> Self {
+    fn of(category: Category) -> Self {
         Self {
             kind: "sampled",
-            name: Account::Idle(cause).name(),
+            name: category.name(),
             unit: "nanoseconds",
             start_value: 0.0,
             end_value: 0.0,

@@ -342,7 +342,8 @@ mod tests {
     use super::RULE;
     use apex_profile::names::Owner;
     use apex_profile::{
-        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile, Sizes,
+        Activity, CopyDirection, Device, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile,
+        Sizes,
     };
     use apex_trace::layout::CallClass;
 
@@ -355,6 +356,21 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile_with([waiting()]));
         assert!((finding.saving.of_job.expect("a share").value - 0.5).abs() < 1e-9);
         assert!(finding.change.starts_with("Profile the host code"), "{}", finding.change);
+    }
+
+    #[test]
+    fn names_the_gpus_that_wait_where_there_are_several() {
+        let on = |ordinal: u32, one: Activity| Activity { device: Some(ordinal as usize), ..one };
+        let device = |ordinal| Device { ordinals: vec![ordinal], ..Device::default() };
+        let summary = |activities: [Activity; 2]| {
+            let devices = vec![device(0), device(1)];
+            assert_finds_in(&RULE, Profile { devices, ..profile_with(activities) }).summary
+        };
+        let busy = Activity { launches: 1000, ..activity(1e9, 0.01) };
+        let one = summary([on(0, busy), on(1, waiting())]);
+        assert!(one.starts_with("GPU 1 is idle for 50% of the time"), "{one}");
+        let both = summary([on(0, waiting()), on(1, waiting())]);
+        assert!(both.starts_with("the GPUs are on average idle for 50% of the time"), "{both}");
     }
 
     /// Iterations of `launches` launches of XLA's kernels.

@@ -8,7 +8,8 @@ use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, HostProfile, HostState, IdleCause, Iterations, Kernel, Profile,
+    SaturatingSum as _, total,
 };
 
 use super::{figures, machine};
@@ -127,11 +128,29 @@ fn longest(job: &Profile) -> Option<(&Kernel, f64)> {
 
 /// The first sentence of the verdict.
 pub fn sentence(part: &Part<'_>, advice: &Advice) -> String {
+    if let Some(host) = &part.job.host {
+        return of_host(part.job, host);
+    }
     match &part.kernels {
         Some(kernels) => of_kernels(part, kernels),
         None if part.job.on_cpu_device() => on_cpu(part, counted_first(part.job, advice)),
         None => time_went(part, advice),
     }
+}
+
+/// What the threads of a process did that was watched without its launches.
+fn of_host(job: &Profile, host: &HostProfile) -> String {
+    let running = host.running_ns();
+    if host.threads.is_empty() {
+        return "No thread of the process was sampled; its launches are not seen.".to_owned();
+    }
+    let places = job.host_places(|one| one.state == HostState::Running);
+    let most = places.first().filter(|_| running > 0.0);
+    let most = most.map_or_else(String::new, |(place, ns)| {
+        format!(", {} of that at {place}", units::share(ns / running))
+    });
+    let threads = running / host.span_ns.max(1.0);
+    format!("On average {threads:.2} threads ran or were ready to run{most}; launches are not seen.")
 }
 
 /// What of the launches and of the GPU time is the kernels' that were asked for.
