@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-pub use target::Target;
+use target::Target;
 
 /// Longest time that can be asked for, seconds.
 const MOST_SECONDS: f64 = 1e6;
@@ -67,10 +67,10 @@ pub struct Args {
     /// Do not sample the machine: power, clocks, temperature, memory, CPU usage
     #[arg(long, value_parser = FalseyValueParser::new())]
     no_machine: bool,
-    /// Print a report at the end, on stderr
+    /// Print the report on stderr at the end
     #[arg(long, value_parser = FalseyValueParser::new())]
     report: bool,
-    /// Print errors only
+    /// Print only errors on stderr
     #[arg(short, long, value_parser = FalseyValueParser::new())]
     quiet: bool,
 }
@@ -99,8 +99,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         output::remark(format!("watching {} {until}; its launches are not seen", target.in_words()));
     }
     let stop = interrupt::stop_on_signals();
-    let sampler = (!args.no_machine).then(|| machine::start_for(&fresh.folder, &target, None)).flatten();
     let pid = args.pid;
+    let machine = || machine::start_when(&fresh.folder, pid, None, cuda_watch(target.clone()));
+    let sampler = (!args.no_machine).then(machine).flatten();
     let stacks = host_stacks::start_for(&fresh.folder, args.host_stacks, None, move || vec![pid]);
     wait(&target, args.seconds, || stop.load(Ordering::Relaxed));
     host_stacks::finish(stacks);
@@ -112,6 +113,16 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         control.has_checksums.store(1, Ordering::Relaxed);
     }
     conclude(args, &target, fresh, color)
+}
+
+/// Looks whether the process uses CUDA: at first often, then every 16th time, because the mappings of
+/// all its processes are read.
+fn cuda_watch(target: Target) -> impl FnMut() -> bool {
+    let mut looks = 0_u32;
+    move || {
+        looks = looks.wrapping_add(1);
+        (looks.is_power_of_two() || looks.is_multiple_of(16)) && target.uses_cuda()
+    }
 }
 
 /// Returns the session's description of the process.

@@ -1,7 +1,6 @@
 //! The thread of `apex run` and `apex attach` that reads the state of the machine while the program runs.
 
 use super::driver::Driver;
-use crate::attach::Target;
 use crate::output;
 use apex_machine::nvml::Nvml;
 use apex_machine::{Options, Sampler};
@@ -17,17 +16,11 @@ const PART_OF_LIMIT: u64 = 16;
 pub fn start(session: &Folder, root: u32, driver: &Driver, max_size: Option<u64>) -> Option<Sampler> {
     let dir = session.path().to_owned();
     let on_gpu = *driver == Driver::Gpu;
-    start_once(session, root, max_size, move || on_gpu && has_process_files(&dir))
+    start_when(session, root, max_size, move || on_gpu && has_process_files(&dir))
 }
 
-/// Starts the thread for a process that runs already. NVML is loaded once it uses CUDA.
-pub fn start_for(session: &Folder, target: &Target, max_size: Option<u64>) -> Option<Sampler> {
-    let of = target.clone();
-    start_once(session, target.pid, max_size, move || of.uses_cuda())
-}
-
-/// Starts the thread, which loads NVML as soon as `is_due`.
-fn start_once(
+/// Starts the thread for a process that runs already. NVML is loaded as soon as `is_due`.
+pub fn start_when(
     session: &Folder,
     root: u32,
     max_size: Option<u64>,

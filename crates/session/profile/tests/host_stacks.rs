@@ -349,7 +349,7 @@ fn a_session_of_attach_says_what_all_threads_did() {
         "exit": null, "device": "host", "timing": "off", "attached": true
     });
     std::fs::write(dir.path().join("session.json"), meta.to_string()).unwrap();
-    let profile = profile_of(&dir);
+    let profile = Profile::from_session(&apex_trace::Session::open(dir.path()).unwrap());
     let [thread] = &profile.host.as_ref().expect("a view of the host").threads[..] else {
         panic!("one thread")
     };
