@@ -7,8 +7,10 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 21] = [
+const OF_ONE_COMMAND: [(&str, &str); 23] = [
     ("alerts", "interval"),
+    ("attach", "host-stacks"),
+    ("attach", "seconds"),
     ("check", "format"),
     ("collect", "device"),
     ("collect", "output"),
@@ -69,7 +71,7 @@ mod tests {
              | option | variable |\n| --- | --- |\n",
         );
         for (command, option) in OF_ONE_COMMAND {
-            let variable = format!("APEX_{command}_{option}").to_uppercase();
+            let variable = format!("APEX_{command}_{option}").replace('-', "_").to_uppercase();
             let _ = writeln!(page, "| `apex {command} --{option}` | `{variable}` |");
         }
         let tables = [

@@ -120,6 +120,7 @@ fn no_stacks(profile: &Profile, is_imported: bool) -> String {
         _ if is_imported => {
             "traces of other profilers have no samples of the host: record with `apex run`".to_owned()
         }
+        _ if profile.host.is_some() => "no thread of the process was sampled".to_owned(),
         None => "it was recorded with --host-stacks off, or by an older APEX".to_owned(),
         Some(sampling) if !sampling.lost.is_empty() => sampling.lost.join("; "),
         Some(sampling) if sampling.samples == 0 => format!(

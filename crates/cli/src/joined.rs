@@ -166,6 +166,7 @@ mod tests {
             universal: Vec::new(),
             imported: Vec::new(),
             checked: false,
+            attached: false,
         }
     }
 

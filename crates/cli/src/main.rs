@@ -6,6 +6,7 @@
 
 mod advise;
 mod alerts;
+mod attach;
 mod check;
 mod collect;
 mod ctl;
@@ -88,6 +89,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Attach(attach::Args),
     Import(import::Args),
     Tune(tune::Args),
     Power(power::Args),
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
     let color = arguments.color;
     let done = match arguments.command {
         Command::Run(args) => run::execute(&args, color),
+        Command::Attach(args) => attach::execute(&args, color),
         Command::Import(args) => import::execute(&args),
         Command::Tune(args) => tune::execute(&args, color),
         Command::Power(args) => power::execute(&args, color),

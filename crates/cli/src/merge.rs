@@ -22,6 +22,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Minimum time from the end of one session to the begin of another one for them to be of different
+/// runs: the clocks of hosts differ, too.
+const APART_NS: u64 = 60_000_000_000;
+
 /// Joins sessions that were recorded apart (ranks, hosts) into one that every command reads.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
@@ -212,12 +216,62 @@ fn refuse_duplicates(joined: &[Joined]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What tells that sessions are of different jobs, with the names of those that differ.
+fn of_different_jobs(read: &[Session], joined: &[Joined]) -> Vec<String> {
+    let members = || read.iter().zip(joined).map(|(session, member)| (session, member.from.as_path()));
+    let jobs = members().filter_map(|(session, from)| Some((job(session)?, from)));
+    let programs = members().filter_map(|(session, from)| Some((program(session.meta.as_ref()?)?, from)));
+    // Of a trace that was imported, the calendar's time is not known.
+    let is_dated = |meta: &&Meta| meta.imported.is_empty();
+    let times =
+        || members().filter_map(|(session, from)| Some((session.meta.as_ref().filter(is_dated)?, from)));
+    let ended_first = times().filter_map(|(meta, from)| Some((meta.ended_real_ns?, from))).min();
+    let began_last = times().map(|(meta, from)| (meta.started_real_ns, from)).max();
+    let apart =
+        ended_first.zip(began_last).filter(|((end, _), (begin, _))| end.saturating_add(APART_NS) < *begin);
+    let apart = apart.map(|((end, early), (begin, late))| {
+        format!(
+            "{} had ended {} before {} began: the sessions may be of different runs",
+            apex_untrusted::shown(early),
+            units::time((begin - end) as f64),
+            apex_untrusted::shown(late)
+        )
+    });
+    let differing = [differing("jobs", jobs), differing("programs", programs)];
+    differing.into_iter().flatten().chain(apart).collect()
+}
+
+/// The name that a launcher gave the job of a session's processes.
+fn job(session: &Session) -> Option<String> {
+    session.processes.iter().filter_map(launched_rank).find_map(|rank| rank.job)
+}
+
+/// What a session ran, as far as ranks of one job agree: the script, or else the program.
+fn program(meta: &Meta) -> Option<String> {
+    let script = meta.command.iter().find(|word| Path::new(word).extension() == Some(OsStr::new("py")));
+    let named = script.or(meta.command.first())?;
+    Some(Path::new(named).file_name()?.to_string_lossy().into_owned())
+}
+
+/// Says that sessions differ in something, with one session for each.
+fn differing<'a>(what: &str, of: impl Iterator<Item = (String, &'a Path)>) -> Option<String> {
+    let mut examples: BTreeMap<String, &Path> = BTreeMap::new();
+    for (name, from) in of {
+        examples.entry(name).or_insert(from);
+    }
+    let named = examples
+        .iter()
+        .map(|(name, from)| format!("{} in {}", apex_untrusted::shown(name), apex_untrusted::shown(from)));
+    let named: Vec<String> = named.collect();
+    (examples.len() > 1).then(|| format!("the sessions are of different {what}: {}", named.join(", ")))
+}
+
 /// The size of the job, and what is not as in a job that was recorded whole.
 fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
     let ranks = read.iter().flat_map(|session| &session.processes).filter_map(launched_rank);
     let sizes: BTreeSet<u32> = ranks.filter_map(|rank| rank.world_size).gathered();
     let recorded: usize = joined.iter().map(|member| member.ranks.len()).sum();
-    let mut notes = Vec::new();
+    let mut notes = of_different_jobs(read, joined);
     let world = sizes.first().copied().filter(|_| sizes.len() == 1);
     if sizes.len() > 1 {
         let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use crate::output;
 use anyhow::{Context, anyhow, bail};
 use apex_trace::checksums;
 use apex_trace::control::CONTROL_FILE;
-use apex_trace::{has_process_files, is_session};
+use apex_trace::{Meta, has_process_files, is_session};
 use apex_untrusted::Folder;
 use apex_untrusted::folder::identity;
 use std::ffi::OsStr;
@@ -71,7 +71,7 @@ pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
     let mut sessions = sessions_here()?;
     let newest = newest_of(&sessions)?;
-    sessions.retain(|path| has_process_files(path));
+    sessions.retain(|path| has_process_files(path) || Meta::is_attached(path));
     let Ok(chosen) = newest_of(&sessions) else { return Ok(newest) };
     if chosen != newest {
         output::remark(format!(

@@ -7,6 +7,7 @@ use crate::text::{Align, Style, Table, shorten};
 use crate::units;
 use apex_ordered::Order;
 use apex_profile::{Account, IdleFunction, IdleFunctions, Profile};
+use apex_profile::{Account, IdleFunction, Profile};
 use std::io::{self, Write};
 
 /// The meaning of the headings.
@@ -38,7 +39,7 @@ pub fn table(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
     ]);
     for account in &accounts {
         let mut name = Account::Idle(account.cause).name();
-        for function in told(account) {
+        for function in told(&account.functions) {
             table.row(vec![
                 name.into(),
                 in_words(function),
@@ -61,8 +62,8 @@ pub fn table(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
 
 /// The functions with most of the account themselves, the program's own with most in all, and those
 /// of libraries.
-fn told(account: &IdleFunctions) -> Vec<&IdleFunction> {
-    let mut functions: Vec<&IdleFunction> = account.functions.iter().collect();
+pub(super) fn told(functions: &[IdleFunction]) -> Vec<&IdleFunction> {
+    let mut functions: Vec<&IdleFunction> = functions.iter().collect();
     functions.retain(|function| function.total_share.value >= LEAST);
     let weight = |function: &IdleFunction| match function.is_of_library {
         true => function.self_share.value.max(function.total_share.value / 4.0),
@@ -74,7 +75,7 @@ fn told(account: &IdleFunctions) -> Vec<&IdleFunction> {
     functions
 }
 
-fn in_words(function: &IdleFunction) -> String {
+pub(super) fn in_words(function: &IdleFunction) -> String {
     let frame = &function.frame;
     let name = shorten(&frame.qualified_name(), NAME);
     let file = frame.frame.file.rsplit('/').next().unwrap_or_default();
@@ -85,6 +86,6 @@ fn in_words(function: &IdleFunction) -> String {
 }
 
 /// Without its interval, which is that of the total where most of that is its own.
-fn of(figure: &apex_profile::Figure) -> String {
+pub(super) fn of(figure: &apex_profile::Figure) -> String {
     format!("{}ᵖ", units::share(figure.value))
 }

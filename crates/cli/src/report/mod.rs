@@ -3,6 +3,7 @@
 mod counts;
 pub mod findings;
 mod head;
+mod host;
 mod idle;
 pub mod kernels;
 mod lines;
@@ -26,7 +27,7 @@ use apex_catalogue::Notes;
 use apex_conventions::documents;
 use apex_energy::{Energy, Rates};
 use apex_machine::Summary;
-use apex_profile::{ByRank, IdleFunctions, Profile, SiteTotals};
+use apex_profile::{ByRank, HostFunctions, IdleFunctions, Profile, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use apex_untrusted::printable;
 use apex_view::text::universal::sentence;
@@ -179,6 +180,10 @@ impl View {
     }
 }
 
+/// What a session of `apex attach` does not hold.
+const NOT_SEEN: &str = "Not seen: launches, copies, GPU memory, steps, and why a GPU is idle. `apex run -- COMMAND` records these from the \
+    program's start.";
+
 /// The document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -199,6 +204,10 @@ struct Document<'a> {
     /// The host's functions in each idle account of the phase; absent if the host was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_functions: Vec<IdleFunctions>,
+    /// The functions on the stacks of all threads, by what the threads did; in a session of `apex
+    /// attach` alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    host_functions: Vec<HostFunctions>,
     profile: &'a Profile,
     /// The ranks beside each other; absent where fewer than two processes launched kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,6 +258,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
         idle_functions: shown.job.idle_functions(),
+        host_functions: loaded.profile.host_functions(),
         profile: &loaded.profile,
         by_rank: shown.job.by_rank(),
         machine: loaded.machine_summary(),
@@ -325,6 +335,10 @@ fn write_shown(
         }
     }
     counts::defects(out, profile, style, width)?;
+    if profile.host.is_some() {
+        // Rules judge launches, of which nothing is known.
+        return host::tables(out, profile, style, width);
+    }
     if profile.kernels.is_empty() {
         writeln!(out, "\nNo {}.\n", what_is_missing(profile))?;
     } else if view.by == By::Place {
@@ -400,6 +414,9 @@ fn recorded(loaded: &Loaded, shown: &Shown<'_>, advice: &Advice, width: usize) -
     if let Some(sources) = imported(loaded) {
         return lines_of(&[launches, format!("imported from {sources}")], width.min(PARAGRAPH));
     }
+    if shown.whole.host.is_some() {
+        return wrap(NOT_SEEN, width.min(PARAGRAPH), "");
+    }
     let parts = [
         launches,
         head::recorder(&shown.job, advice),
@@ -438,6 +455,10 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     let dir = apex_untrusted::shown(import::named(&loaded.session.dir));
     let ended = match loaded.session.meta.as_ref().map(|meta| meta.exit) {
         _ if imported(loaded).is_some() => String::new(),
+        _ if loaded.profile.host.is_some() => {
+            let pid = loaded.session.meta.as_ref().and_then(|meta| meta.pid);
+            format!(" (attached to process {})", pid.unwrap_or_default())
+        }
         Some(Some(Exit::Code(0))) | None => String::new(),
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
@@ -446,7 +467,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         }
         Some(None) => " (running)".into(),
     };
-    let processes = match profile.processes.len() {
+    let processes = match profile.host.as_ref().map_or(profile.processes.len(), host::processes) {
         1 => String::new(),
         count => format!("{count} processes"),
     };

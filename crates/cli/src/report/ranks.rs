@@ -6,14 +6,17 @@ use crate::units;
 use apex_ordered::{Gather, Order};
 use apex_profile::{Account, ByRank, IdleCause, LaunchedRank, Profile, RankRow};
 use apex_view::Shown;
-use apex_view::text::ranks::{first, matching, on_other_gpus};
+use apex_view::text::ranks::{first, matching, on_other_gpus, two_figures};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// The meaning of the headings.
-const LEGEND: &str = "ᵐ measured, ᵖ predicted. Last: collectives to which the rank came last, which are those in which its time is \
-    the shortest. Waits: its time beyond that. Waited for: the others' waiting in the collectives to which it came last. The \
-    accounts between waiting and last are the GPU's idle time. No clocks are compared.";
+const LEGEND: &str = "ᵐ measured, ᵖ predicted. Waiting: the share of the time in which the GPU does nothing but wait in collectives. \
+    The accounts between that and last are its idle time. Last: compared collectives to which the rank came last, which are those \
+    in which its time is the shortest. Waits: its time beyond that in them, also while kernels run beside. Waited for: the others' \
+    waiting in the collectives to which it came last. No clocks are compared.";
+/// What is missing where ranks were chosen.
+const CHOSEN: &str = "Only the ranks that --rank names are compared: the late one may be another.";
 /// Idle accounts that have a column.
 const IDLE: usize = 3;
 /// Minimum share of some rank's time for an idle account to have a column.
@@ -39,26 +42,42 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     // Without collectives, the first line says so.
     let matching = (by_rank.matching.launched > 0).then(|| matching(&by_rank));
     let others = on_other_gpus(profile, &by_rank);
-    for note in notes(profile, &by_rank).into_iter().chain(others).chain(matching) {
+    let notes = notes(shown, profile, &by_rank);
+    for note in notes.into_iter().chain(others).chain(matching) {
         for line in wrap(&note, width.min(PARAGRAPH), "  ") {
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
         }
     }
     writeln!(out)?;
-    let title = units::counted(by_rank.processes() as u64, "rank", "ranks");
+    let count = by_rank.processes() as u64;
+    let title = match unranked(profile, &by_rank) {
+        Some(_) => units::counted(count, "process", "processes"),
+        None => units::counted(count, "rank", "ranks"),
+    };
     table_with_legend(out, &title, &table(profile, &by_rank), LEGEND, style, width)
 }
 
 /// What a reader must know of the ranks: which of them are missing, or not what their launcher said.
-fn notes(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
+fn notes(shown: &Shown<'_>, profile: &Profile, by_rank: &ByRank) -> Vec<String> {
     let several = (hosts(profile).len() > 1).then(|| {
         "The ranks are of several hosts, whose clocks were not compared: nothing here depends on them."
             .to_owned()
     });
-    [missing(by_rank), other_sizes(profile, by_rank), other_numbers(profile, by_rank), several]
-        .into_iter()
-        .flatten()
-        .collect()
+    let missing = match shown.is_of_chosen_ranks() {
+        true => Some(CHOSEN.to_owned()),
+        false => missing(by_rank),
+    };
+    [
+        two_figures(by_rank),
+        missing,
+        unranked(profile, by_rank),
+        other_sizes(profile, by_rank),
+        other_numbers(profile, by_rank),
+        several,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Which part of the job was recorded, if not all of it.
@@ -75,6 +94,20 @@ fn told<'p>(
 ) -> impl Iterator<Item = (&'p RankRow, &'p LaunchedRank)> {
     let rows = by_rank.ranks.iter();
     rows.filter_map(|row| Some((row, profile.processes[row.process].launcher.as_ref()?)))
+}
+
+/// Says if a launcher told the ranks of some processes alone: then all are numbered anew, and are more
+/// than the launcher's.
+fn unranked(profile: &Profile, by_rank: &ByRank) -> Option<String> {
+    let told: BTreeSet<usize> = told(profile, by_rank).map(|(row, _)| row.process).collect();
+    let others = by_rank.processes().saturating_sub(told.len());
+    (!told.is_empty() && others > 0).then(|| {
+        format!(
+            "{} of the {} have a rank of a launcher, the others do not: the numbers follow the process identifiers.",
+            told.len(),
+            units::counted(by_rank.processes() as u64, "process", "processes"),
+        )
+    })
 }
 
 /// Says if the processes are of jobs of several sizes.

@@ -1,4 +1,4 @@
-//! The thread of `apex run` that samples the program's threads while it runs.
+//! The thread of `apex run` and `apex attach` that samples the program's threads while it runs.
 
 use crate::output;
 use apex_conventions::variables;
@@ -43,8 +43,19 @@ impl std::str::FromStr for Rate {
     }
 }
 
-/// Starts the thread, unless the rate is off.
+/// Starts the thread, unless the rate is off. It samples the processes that make CUDA calls.
 pub fn start(session: &Folder, rate: Rate, max_size: Option<u64>) -> Option<Sampler> {
+    let dir = session.path().to_owned();
+    start_for(session, rate, max_size, move || processes(&dir))
+}
+
+/// Starts the thread for these processes, unless the rate is off.
+pub fn start_for(
+    session: &Folder,
+    rate: Rate,
+    max_size: Option<u64>,
+    processes: impl FnMut() -> Vec<u32> + Send + 'static,
+) -> Option<Sampler> {
     let Rate::Hz(hz) = rate else { return None };
     let usual = Options::default();
     let most_bytes = max_size.map_or(usual.most_bytes, |size| usual.most_bytes.min(size / PART_OF_LIMIT));
@@ -53,9 +64,7 @@ pub fn start(session: &Folder, rate: Rate, max_size: Option<u64>) -> Option<Samp
         .and_then(|text| text.to_str()?.parse().ok())
         .map(Duration::from_millis);
     let options = Options { period: Duration::from_secs(1) / hz, most_bytes, windows };
-    let dir = session.path().to_owned();
-    let started = Folder::open(session.path())
-        .and_then(|folder| Sampler::start(folder, options, move || processes(&dir)));
+    let started = Folder::open(session.path()).and_then(|folder| Sampler::start(folder, options, processes));
     started.map_err(remark).ok()
 }
 

@@ -13,9 +13,10 @@ mod driver_file;
 mod embedded;
 pub mod governed;
 mod host_stacks;
+pub mod host_stacks;
 pub mod inspect;
 pub mod libraries;
-mod machine;
+pub mod machine;
 mod not_started;
 mod to_hub;
 mod triton;
@@ -624,6 +625,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         universal: Vec::new(),
         imported: Vec::new(),
         checked: recording.check,
+        attached: false,
     }
 }
 

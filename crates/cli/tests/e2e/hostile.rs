@@ -52,6 +52,7 @@ fn session(folder: &Path) {
         universal: Vec::new(),
         imported: Vec::new(),
         checked: false,
+        attached: false,
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.

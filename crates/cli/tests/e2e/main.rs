@@ -4,6 +4,7 @@
 //! launches is known, so what was recorded can be counted.
 
 mod alerts;
+mod attach;
 mod captures;
 mod check;
 mod code;

@@ -170,3 +170,41 @@ fn the_late_rank_is_named_in_the_first_line_with_its_cause() {
     let alone = text(&output(&mut sandbox.apex(&["report", "--ranks", "a"]), 0).stdout);
     assert!(alone.contains("no ranks to compare"), "{alone}");
 }
+
+#[test]
+fn sessions_of_different_jobs_are_merged_with_a_warning_that_names_them() {
+    let sandbox = Sandbox::new();
+    training(&sandbox, "a", 0, 1_000_000, 3_000_000);
+    training(&sandbox, "b", 1, 3_000_000, 1_000_000);
+    let file = sandbox.path("b").join("session.json");
+    let meta = std::fs::read_to_string(&file).unwrap();
+    let day = 86_400_000_000_000_u64;
+    let meta = meta.replace("\"started_real_ns\":0,", &format!("\"started_real_ns\":{day},"));
+    std::fs::write(file, meta.replace("[\"train\"]", "[\"python\", \"jobs/other.py\"]")).unwrap();
+    let merged = sandbox.json(&["merge", "--json", "a", "b", "-o", "job"]);
+    assert_eq!(
+        merged["notes"],
+        json!([
+            "the sessions are of different programs: other.py in b, train in a",
+            "a had ended 86400 s before b began: the sessions may be of different runs"
+        ])
+    );
+}
+
+#[test]
+fn a_process_is_chosen_by_the_identifier_that_reports_show() {
+    let sandbox = Sandbox::new();
+    training(&sandbox, "a", 0, 1_000_000, 3_000_000);
+    training(&sandbox, "b", 1, 3_000_000, 1_000_000);
+    let whole = sandbox.json(&["merge", "--json", "b", "a", "-o", "job"]);
+    assert_eq!(whole["notes"], json!([]));
+    // (One process has recorded both.)
+    let pid = std::process::id().to_string();
+    let refused = output(&mut sandbox.apex(&["report", "--rank", &pid, "job"]), 125);
+    assert!(text(&refused.stderr).contains("name a rank instead, 0 or 1"), "{}", text(&refused.stderr));
+    let alone = text(&output(&mut sandbox.apex(&["report", "--ranks", "--rank", "0,1", "job"]), 0).stdout);
+    assert!(alone.contains("Only the ranks that --rank names are compared"), "{alone}");
+    assert!(!alone.contains("ranks were recorded"), "{alone}");
+    let of_session = sandbox.json(&["report", "--json", "job"])["profile"]["processes"][0]["pid"].to_string();
+    assert_eq!(ranks(&sandbox.json(&["report", "--json", "--rank", &of_session, "job"])).len(), 1);
+}

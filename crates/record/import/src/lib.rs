@@ -226,6 +226,7 @@ fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
         universal: Vec::new(),
         imported,
         checked: false,
+        attached: false,
     }
 }
 

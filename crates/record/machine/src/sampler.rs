@@ -1,7 +1,9 @@
 //! The thread that reads and writes.
 //!
 //! It waits between samples and does nothing else: a program that ends while it waits ends it at
-//! once. Its share of a processor is bounded, because it waits the longer the more a sample took.
+//! once. Its share of a processor is bounded, because it waits the longer the more a sample took of
+//! each device. Finding the devices costs far more than a sample (70 to 340 ms of CPU time with
+//! four H200 and four ranks that start) and happens once, so that nothing waits longer for it.
 
 use crate::file::{MOST_BYTES, Writer};
 use crate::host::Host;
@@ -49,11 +51,13 @@ impl Default for Options {
     }
 }
 
-/// The least ratio of a pause to the CPU time of the sample before it: samples never take more than
-/// a two-hundredth of a processor, and readings of energy between them no more than another one.
+/// The least ratio of a pause to the CPU time that the sample before it took of a device, on
+/// average: samples never take more than a two-hundredth of a processor for each device, and
+/// readings of energy between them no more than another one.
 const PAUSE_BY_COST: u32 = 200;
-/// The least ratio of a pause to the time that a reading of energy took: the driver, which may have
-/// the program wait meanwhile, is busy with readings for no more than a hundredth of the time.
+/// The least ratio of a pause to the time that a reading of energy took of a device, on average: the
+/// driver, which may have a program wait for its device meanwhile, is busy with readings of each for
+/// no more than a hundredth of the time.
 const PAUSE_BY_TIME: u32 = 100;
 /// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -112,29 +116,32 @@ fn sample<D: Devices>(
     let (mut pause, mut last_ns) = (options.delay, None);
     let mut counted = Counted::new(options.every_energy);
     while counted.wait(stopped, pause, devices.as_mut()) {
-        let (from_ns, began) = (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
-        let mut is_new = false;
+        let searching = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         if devices.is_none() {
             devices = find();
-            is_new = devices.is_some();
-        }
-        if is_new {
             devices.iter().flat_map(|devices| devices.list()).try_for_each(|device| writer.device(device))?;
         }
+        // The sample begins when the devices are found, which may take long.
+        let (from_ns, began) = (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
         let host = host.read(from_ns);
+        let count = devices.as_ref().map_or(0, |devices| devices.list().len());
         let mut devices = devices.as_mut().map_or_else(Vec::new, |devices| read_all(devices, from_ns));
-        let sample_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
-        let cost_ns = sample_ns + std::mem::take(&mut counted.cost_ns);
+        let ended = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        let cost_ns = ended.saturating_sub(searching) + std::mem::take(&mut counted.cost_ns);
         counted.take(&mut devices);
         // The first sample is what the others count from.
         if let Some(last) = last_ns.replace(from_ns) {
-            // Devices that were just found have no interval behind them.
-            let devices = if is_new { Vec::new() } else { devices };
             writer.record(Record { from_ns: last, to_ns: from_ns, cost_ns, host, devices })?;
         }
-        pause = options.every.max(Duration::from_nanos(sample_ns) * PAUSE_BY_COST);
+        pause = options.every.max(pause_for(ended.saturating_sub(began), count, PAUSE_BY_COST));
     }
     write_rest(&mut writer, &mut counted, devices.as_mut(), last_ns)
+}
+
+/// The pause after something that took so long of all these devices.
+fn pause_for(ns: u64, devices: usize, ratio: u32) -> Duration {
+    let each = ns / devices.max(1) as u64;
+    Duration::from_nanos(each.saturating_mul(u64::from(ratio)))
 }
 
 /// Writes what the energy counter showed since the last sample, which the end cut short.
@@ -199,7 +206,8 @@ impl Counted {
     fn read(&mut self, devices: &mut impl Devices) {
         let clocks = || (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
         let (from_ns, began) = clocks();
-        for device in 0..devices.list().len() {
+        let count = devices.list().len();
+        for device in 0..count {
             if let Some(millijoules) = devices.energy(device) {
                 self.readings.push((device, clock_ns(libc::CLOCK_MONOTONIC), millijoules));
             }
@@ -207,8 +215,8 @@ impl Counted {
         let (to_ns, ended) = clocks();
         let cost_ns = ended.saturating_sub(began);
         self.cost_ns += cost_ns;
-        let by_cost = Duration::from_nanos(cost_ns) * PAUSE_BY_COST;
-        let by_time = Duration::from_nanos(to_ns.saturating_sub(from_ns)) * PAUSE_BY_TIME;
+        let by_cost = pause_for(cost_ns, count, PAUSE_BY_COST);
+        let by_time = pause_for(to_ns.saturating_sub(from_ns), count, PAUSE_BY_TIME);
         self.left = self.every.max(by_cost).max(by_time);
     }
 
@@ -241,4 +249,16 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: fills the structure that it is given, and only that.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_bounded_by_what_each_device_took() {
+        let pause = |devices| pause_for(30_000_000, devices, PAUSE_BY_COST);
+        assert_eq!([0, 1, 4].map(pause), [6_000, 6_000, 1_500].map(Duration::from_millis));
+        assert_eq!(pause_for(u64::MAX, 1, PAUSE_BY_COST), Duration::from_nanos(u64::MAX));
+    }
 }

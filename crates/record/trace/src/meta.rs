@@ -57,6 +57,10 @@ pub struct Meta {
     /// Whether the CPU device looked for defects (`apex run --check`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
+    /// Whether `apex attach` watched a process that ran already: then the session has no launches,
+    /// and how the process ended is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.
@@ -186,9 +190,15 @@ impl Meta {
         is_known(&self.apex_version)
     }
 
-    /// Whether the program has ended. How, nobody knows of one whose trace was imported.
+    /// Whether nothing more is recorded of the program. How it ended, nobody knows of one whose trace
+    /// was imported, or that was watched for a while.
     pub fn is_over(&self) -> bool {
-        self.exit.is_some() || !self.imported.is_empty()
+        self.exit.is_some() || !self.imported.is_empty() || self.attached && self.ended_real_ns.is_some()
+    }
+
+    /// Whether the session in a folder is one of `apex attach`.
+    pub fn is_attached(dir: &Path) -> bool {
+        Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.attached))
     }
 
     /// Whether the session in a folder says that its program has ended.

@@ -112,6 +112,7 @@ mod meta {
                 universal: Vec::new(),
                 imported: Vec::new(),
                 checked: false,
+                attached: false,
             },
         )
     }

@@ -20,6 +20,7 @@ mod counts;
 mod devices;
 mod geometry;
 mod growth;
+mod host_profile;
 mod host_stacks;
 mod idle_functions;
 mod interned;
@@ -73,6 +74,7 @@ pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use growth::Growth;
+pub use host_profile::{HostFunctions, HostProfile, HostThread, ThreadStack};
 pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
 pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
 pub use kernels::{Asked, Kernel, Launches};
@@ -141,6 +143,10 @@ pub struct Profile {
     /// The sampling of the host; `None` if it was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_sampling: Option<HostSampling>,
+    /// What the threads of the program did, in a session of `apex attach`, which has no launches;
+    /// `None` in others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostProfile>,
     /// The program's NVTX ranges, each before the ranges inside it.
     pub ranges: Vec<Range>,
     /// The cost of recording, and lost records.

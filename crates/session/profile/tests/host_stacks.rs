@@ -334,3 +334,34 @@ proptest! {
         prop_assert!(all <= sampled * (1.0 + 1e-9), "{} of {}", all, sampled);
     }
 }
+
+#[test]
+fn a_session_of_attach_says_what_all_threads_did() {
+    let dir = TempDir::new().unwrap();
+    training(&dir, 1);
+    let (mut host, thread) = sampler(&dir);
+    host.samples(thread, (0, 300 * MS), &[TRAIN, STEP], &Doing::Running);
+    host.samples(thread, (300 * MS, 400 * MS), &[TRAIN, SAVE], &waits(WaitsFor::Sleep));
+    host.finish();
+    assert_eq!(profile_of(&dir).host, None, "it has launches");
+    let meta = serde_json::json!({
+        "schema": 1, "apex_version": "0.1.0", "command": ["train"], "cwd": "/", "started_real_ns": 0, "ended_real_ns": 1,
+        "exit": null, "device": "host", "timing": "off", "attached": true
+    });
+    std::fs::write(dir.path().join("session.json"), meta.to_string()).unwrap();
+    let profile = Profile::from_session(&apex_trace::Session::open(dir.path()).unwrap());
+    let [thread] = &profile.host.as_ref().expect("a view of the host").threads[..] else {
+        panic!("one thread")
+    };
+    let runs = thread.running_ns / thread.sampled_ns;
+    assert!((runs - 0.75).abs() < 0.02, "{runs}");
+    let [running, asleep] = &profile.host_functions()[..] else { panic!("two states") };
+    assert_eq!((running.state, asleep.state), (HostState::Running, HostState::Sleeps));
+    let shares = |name: &str| {
+        let function = running.functions.iter().find(|found| found.frame.frame.function == name).unwrap();
+        (function.self_share.value, function.total_share.value)
+    };
+    assert_eq!((shares("step"), shares("main")), ((1.0, 1.0), (0.0, 1.0)));
+    let places = profile.host_places(|one| one.state == HostState::Sleeps);
+    assert_eq!(places[0].0, "`torch.serialization.save`, called from train.py:41 main");
+}

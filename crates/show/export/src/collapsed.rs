@@ -2,9 +2,10 @@
 //! stack, frames from the outermost to the innermost with semicolons between, and a count.
 //!
 //! Flame-graph tools read this format (`flamegraph.pl`, speedscope, inferno). The first frame is
-//! the idle account, the second the thread; counts are samples.
+//! the idle account (what the thread did, in a session of `apex attach`), the next ones the process (where there are several) and the thread; counts are
+//! samples.
 
-use apex_profile::{Account, HostStack, Profile};
+use apex_profile::{HostStack, Profile};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -16,8 +17,11 @@ use crate::idle_stacks;
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for ((cause, stack), sum) in idle_stacks::of(profile) {
-        let line = line(Account::Idle(cause).name(), &profile.host_stacks[stack]);
+    let sums = idle_stacks::of(profile);
+    let processes = idle_stacks::processes(profile, &sums);
+    for (key, sum) in sums {
+        let process = processes.get(&key.process).map(String::as_str);
+        let line = line(key.category.name(), process, &profile.host_stacks[key.stack]);
         let samples = lines.entry(line).or_default();
         *samples = samples.saturating_add(sum.samples);
     }
@@ -25,9 +29,11 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-fn line(account: &str, stack: &HostStack) -> String {
+fn line(account: &str, process: Option<&str>, stack: &HostStack) -> String {
     let frames = stack.frames.iter().rev().map(|frame| frame.frame.to_string());
-    let all = [account.to_owned(), format!("thread {}", stack.thread)].into_iter().chain(frames);
+    let first =
+        [Some(account.to_owned()), process.map(str::to_owned), Some(format!("thread {}", stack.thread))];
+    let all = first.into_iter().flatten().chain(frames);
     let all: Vec<String> = all.map(|frame| plain(&frame)).collect();
     all.join(";")
 }
@@ -52,6 +58,30 @@ mod tests {
             "idle: host code;thread main;outer.py:7 main;inner.py:7 f 6\n\
              idle: host code;thread main;x.py:7 a_b_c 2\n\
              idle: launch calls;thread main;x.py:7 a_b_c 3\n"
+        );
+    }
+
+    #[test]
+    fn ranks_are_kept_apart() {
+        let mut out = Vec::new();
+        write(&fixture::two_ranks(), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap().lines().take(2).collect::<Vec<_>>(),
+            [
+                "idle: host code;rank 0 (process 650);thread main;outer.py:7 main;inner.py:7 f 6",
+                "idle: host code;rank 0 (process 650);thread main;x.py:7 a_b_c 2",
+            ]
+        );
+    }
+
+    #[test]
+    fn without_launches_stacks_are_told_apart_by_what_the_threads_did() {
+        let mut out = Vec::new();
+        write(&fixture::attached(), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "runs;process 650;thread main;outer.py:7 main;inner.py:7 f 6\n\
+             sleeps;process 651;thread main;x.py:7 a_b_c 2\n"
         );
     }
 }

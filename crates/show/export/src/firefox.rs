@@ -9,16 +9,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use apex_profile::{Account, HostFrame, HostStack, IdleCause, Profile};
+use apex_profile::{HostFrame, HostStack, HostState, IdleCause, Profile};
 use serde_json::{Value, json};
 
-use crate::idle_stacks;
+use crate::idle_stacks::{self, Category};
 
 /// The version of the format.
 const VERSION: u32 = 48;
 /// The version of Gecko's format from which such profiles are made.
 const GECKO_VERSION: u32 = 24;
-/// Colours of the format, by idle account in the order of [`IdleCause::ALL`].
+/// Colours of the format, by idle account in the order of [`IdleCause::ALL`], or by state in that of
+/// [`HostState::ALL`].
 const COLOURS: [&str; IdleCause::ALL.len()] =
     ["orange", "purple", "green", "red", "brown", "magenta", "lightblue", "yellow", "transparent"];
 
@@ -27,16 +28,23 @@ const COLOURS: [&str; IdleCause::ALL.len()] =
 /// # Errors
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
+    let sums = idle_stacks::of(profile);
+    let processes = idle_stacks::processes(profile, &sums);
     let mut threads: BTreeMap<(&str, &str), Thread<'_>> = BTreeMap::new();
-    for ((cause, stack), sum) in idle_stacks::of(profile) {
-        let stack = &profile.host_stacks[stack];
-        let thread = threads.entry((&*stack.process, &*stack.thread)).or_default();
-        thread.add(stack, cause, sum.idle_ns / 1e6);
+    for (key, sum) in &sums {
+        let stack = &profile.host_stacks[key.stack];
+        let process = processes.get(&key.process).unwrap_or(&stack.process);
+        let thread = threads.entry((process, &*stack.thread)).or_default();
+        thread.add(stack, key.category, sum.ns / 1e6);
     }
-    let threads: Vec<Value> =
-        threads.iter().zip(0..).map(|((of, thread), number)| thread.document(*of, number)).collect();
+    let mut last = None;
+    let document = |((of, thread), number): ((&(&str, &str), &Thread<'_>), usize)| {
+        let is_first = last.replace(of.0.to_owned()).as_deref() != Some(of.0);
+        thread.document(*of, number, is_first)
+    };
+    let threads: Vec<Value> = threads.iter().zip(0..).map(document).collect();
     let document = json!({
-        "meta": meta(),
+        "meta": meta(profile),
         "libs": [],
         "threads": threads,
         "pages": [],
@@ -48,16 +56,19 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
 }
 
 /// What concerns the whole profile. The front end needs a grey category, and takes the first.
-fn meta() -> Value {
+fn meta(profile: &Profile) -> Value {
     let category =
         |name: &str, colour: &str| json!({"name": name, "color": colour, "subcategories": ["Other"]});
-    let accounts = IdleCause::ALL.into_iter().zip(COLOURS);
-    let accounts = accounts.map(|(cause, colour)| category(Account::Idle(cause).name(), colour));
-    let categories: Vec<Value> = [category("Other", "grey")].into_iter().chain(accounts).collect();
+    let all: Vec<Category> = match profile.host {
+        Some(_) => HostState::ALL.into_iter().map(Category::Host).collect(),
+        None => IdleCause::ALL.into_iter().map(Category::Idle).collect(),
+    };
+    let all = all.into_iter().zip(COLOURS).map(|(of, colour)| category(of.name(), colour));
+    let categories: Vec<Value> = [category("Other", "grey")].into_iter().chain(all).collect();
     json!({
         "version": GECKO_VERSION,
         "preprocessedProfileVersion": VERSION,
-        "product": "APEX: host stacks while the GPU is idle",
+        "product": format!("APEX: {}", idle_stacks::what(profile)),
         "processType": 0,
         "stackwalk": 1,
         "debug": false,
@@ -86,8 +97,12 @@ struct Thread<'p> {
 }
 
 impl<'p> Thread<'p> {
-    fn add(&mut self, stack: &'p HostStack, cause: IdleCause, ms: f64) {
-        let category = 1 + cause as usize;
+    fn add(&mut self, stack: &'p HostStack, category: Category, ms: f64) {
+        // The first one is grey.
+        let category = 1 + match category {
+            Category::Idle(cause) => cause as usize,
+            Category::Host(state) => state as usize,
+        };
         let caller_first = stack.frames.iter().rev();
         let innermost = caller_first.fold(None, |caller, frame| {
             let frame = self.frames.number(frame);
@@ -96,7 +111,8 @@ impl<'p> Thread<'p> {
         self.samples.push((innermost, ms));
     }
 
-    fn document(&self, (process, name): (&str, &str), number: usize) -> Value {
+    /// `is_first`: of its process, which the front end shows by it.
+    fn document(&self, (process, name): (&str, &str), number: usize, is_first: bool) -> Value {
         let mut strings = self.strings.clone();
         let frames = self.frames.list.len();
         let names: Vec<usize> =
@@ -120,7 +136,7 @@ impl<'p> Thread<'p> {
             "unregisterTime": end,
             "pausedRanges": [],
             "name": name,
-            "isMainThread": number == 0,
+            "isMainThread": is_first,
             "pid": process,
             "tid": number,
             "samples": {
@@ -257,5 +273,18 @@ mod tests {
             }
         }
         assert!(seen > 30, "{seen} columns");
+    }
+
+    #[test]
+    fn ranks_are_processes_of_their_own() {
+        let mut out = Vec::new();
+        write(&fixture::two_ranks(), &mut out).unwrap();
+        let document: Value = serde_json::from_slice(&out).unwrap();
+        let threads = document["threads"].as_array().unwrap();
+        let names: Vec<&Value> = threads.iter().map(|thread| &thread["processName"]).collect();
+        assert_eq!(names, ["rank 0 (process 650)", "rank 1 (process 651)"]);
+        let is_whole =
+            |thread: &Value| thread["pid"] == thread["processName"] && thread["isMainThread"] == true;
+        assert!(threads.iter().all(is_whole), "{threads:?}");
     }
 }

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use apex_profile::{Account, HostFrame, IdleCause, Profile};
+use apex_profile::{HostFrame, Profile};
 use apex_protobuf::Message;
 
-use crate::idle_stacks::{self, Sum};
+use crate::idle_stacks::{self, Key, Sum};
 
 /// Fields of `Profile`.
 mod profile {
@@ -110,16 +110,16 @@ impl<'p> Defined<'p> {
         sample.message(sample::LABEL, &label);
     }
 
-    fn sample(&mut self, whole: &'p Profile, (cause, stack): (IdleCause, usize), sum: Sum) {
-        let stack = &whole.host_stacks[stack];
+    fn sample(&mut self, whole: &'p Profile, key: Key, process: Option<&String>, sum: Sum) {
+        let stack = &whole.host_stacks[key.stack];
         let mut message = Message::new();
         for frame in &stack.frames {
             message.integer(sample::LOCATION_ID, self.location(frame));
         }
-        message.integer(sample::VALUE, sum.samples).integer(sample::VALUE, sum.idle_ns.round() as u64);
-        self.label(&mut message, "account", Account::Idle(cause).name());
+        message.integer(sample::VALUE, sum.samples).integer(sample::VALUE, sum.ns.round() as u64);
+        self.label(&mut message, "account", key.category.name());
         self.label(&mut message, "thread", &stack.thread);
-        self.label(&mut message, "process", &stack.process);
+        self.label(&mut message, "process", process.unwrap_or(&stack.process));
         self.out.message(profile::SAMPLE, &message);
     }
 }
@@ -132,8 +132,10 @@ pub fn write(whole: &Profile, mut out: impl Write) -> io::Result<()> {
     let mut defined = Defined::new();
     defined.kind(profile::SAMPLE_TYPE, "samples", "count");
     defined.kind(profile::SAMPLE_TYPE, "idle", "nanoseconds");
-    for (place, sum) in idle_stacks::of(whole) {
-        defined.sample(whole, place, sum);
+    let sums = idle_stacks::of(whole);
+    let processes = idle_stacks::processes(whole, &sums);
+    for (key, sum) in sums {
+        defined.sample(whole, key, processes.get(&key.process), sum);
     }
     if let Some(sampling) = &whole.host_sampling {
         defined.kind(profile::PERIOD_TYPE, "wall", "nanoseconds");

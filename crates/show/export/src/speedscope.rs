@@ -1,15 +1,16 @@
 //! Sampled call stacks of the host while devices were idle, as a file of speedscope
 //! (<https://www.speedscope.app>): one sampled profile for each idle account, whose weights are the
-//! idle time, nanoseconds. The first frame of a stack is its thread.
+//! idle time, nanoseconds. The first frames of a stack are its process, where there are several, and
+//! its thread.
 
 use apex_ordered::Order;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use apex_profile::{Account, HostFrame, HostStack, IdleCause, Profile};
+use apex_profile::{HostFrame, HostStack, Profile};
 use serde::Serialize;
 
-use crate::idle_stacks;
+use crate::idle_stacks::{self, Category};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -57,7 +58,8 @@ struct Sampled {
 struct Frames<'p> {
     list: Vec<Shown<'p>>,
     of_host: BTreeMap<&'p HostFrame, usize>,
-    of_threads: BTreeMap<&'p str, usize>,
+    /// Those that stand for a process or a thread, by their text.
+    of_groups: BTreeMap<String, usize>,
 }
 
 impl<'p> Frames<'p> {
@@ -66,11 +68,18 @@ impl<'p> Frames<'p> {
         list.len() - 1
     }
 
+    /// The place of a process's or a thread's frame.
+    fn group(&mut self, name: String) -> usize {
+        let Self { list, of_groups, .. } = self;
+        let shown = |name: &String| Shown { name: name.clone(), file: None, line: None };
+        *of_groups.entry(name).or_insert_with_key(|name| Self::push(list, shown(name)))
+    }
+
     /// The places of a stack's frames, outermost first.
-    fn of(&mut self, stack: &'p HostStack) -> Vec<usize> {
-        let Self { list, of_host, of_threads } = self;
-        let thread = || Shown { name: format!("thread {}", stack.thread), file: None, line: None };
-        let first = *of_threads.entry(&stack.thread).or_insert_with(|| Self::push(list, thread()));
+    fn of(&mut self, process: Option<&String>, stack: &'p HostStack) -> Vec<usize> {
+        let process = process.map(|process| self.group(process.clone()));
+        let thread = self.group(format!("thread {}", stack.thread));
+        let Self { list, of_host, .. } = self;
         let host = |frame: &'p HostFrame| {
             let shown = || Shown {
                 name: frame.qualified_name(),
@@ -79,7 +88,7 @@ impl<'p> Frames<'p> {
             };
             *of_host.entry(frame).or_insert_with(|| Self::push(list, shown()))
         };
-        [first].into_iter().chain(stack.frames.iter().rev().map(host)).collect()
+        process.into_iter().chain([thread]).chain(stack.frames.iter().rev().map(host)).collect()
     }
 }
 
@@ -89,19 +98,23 @@ impl<'p> Frames<'p> {
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     let mut frames = Frames::default();
-    let mut by_cause: BTreeMap<IdleCause, Sampled> = BTreeMap::new();
-    for ((cause, stack), sum) in idle_stacks::of(profile) {
-        let sampled = by_cause.entry(cause).or_insert_with(|| Sampled::of(cause));
-        sampled.samples.push(frames.of(&profile.host_stacks[stack]));
-        sampled.weights.push(sum.idle_ns);
-        sampled.end_value += sum.idle_ns;
+    let mut by_category: BTreeMap<Category, Sampled> = BTreeMap::new();
+    let sums = idle_stacks::of(profile);
+    let processes = idle_stacks::processes(profile, &sums);
+    for (key, sum) in sums {
+        let sampled = by_category.entry(key.category).or_insert_with(|| Sampled::of(key.category));
+        sampled.samples.push(frames.of(processes.get(&key.process), &profile.host_stacks[key.stack]));
+        sampled.weights.push(sum.ns);
+        sampled.end_value += sum.ns;
     }
     let mut profiles: Vec<Sampled> = by_cause.into_values().collect();
     profiles.order_by(|a, b| b.end_value.total_cmp(&a.end_value));
+    let mut profiles: Vec<Sampled> = by_category.into_values().collect();
+    profiles.sort_by(|a, b| b.end_value.total_cmp(&a.end_value));
     let document = Document {
         schema: SCHEMA,
         exporter: "apex",
-        name: "host stacks while the GPU is idle",
+        name: idle_stacks::what(profile),
         active_profile_index: 0,
         shared: Shared { frames: frames.list },
         profiles,
@@ -111,10 +124,10 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
 }
 
 impl Sampled {
-    fn of(cause: IdleCause) -> Self {
+    fn of(category: Category) -> Self {
         Self {
             kind: "sampled",
-            name: Account::Idle(cause).name(),
+            name: category.name(),
             unit: "nanoseconds",
             start_value: 0.0,
             end_value: 0.0,
@@ -163,5 +176,21 @@ mod tests {
         assert_eq!(frames.len(), 4, "each frame is there once");
         let main = frames.iter().find(|frame| frame["name"] == "main").expect("a frame");
         assert_eq!((&main["file"], &main["line"]), (&"/a/outer.py".into(), &7.into()));
+    }
+
+    #[test]
+    fn ranks_are_kept_apart() {
+        let mut out = Vec::new();
+        write(&fixture::two_ranks(), &mut out).unwrap();
+        let document: Value = serde_json::from_slice(&out).unwrap();
+        let frames = &document["shared"]["frames"];
+        let firsts: Vec<&Value> = document["profiles"][0]["samples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|stack| &frames[stack[0].as_u64().unwrap() as usize]["name"])
+            .collect();
+        let ranks = ["rank 0 (process 650)", "rank 1 (process 651)"];
+        assert_eq!(firsts, [ranks[0], ranks[0], ranks[1], ranks[1]]);
     }
 }

@@ -49,6 +49,7 @@ fn run(exit: Option<Exit>) -> Meta {
         universal: Vec::new(),
         imported: Vec::new(),
         checked: false,
+        attached: false,
     }
 }
 

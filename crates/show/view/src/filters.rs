@@ -3,7 +3,7 @@
 use crate::Error;
 use apex_profile::units;
 use apex_profile::{KernelPattern, PhaseKind, Profile, Ranks, Selection, origin_ns};
-use apex_trace::Session;
+use apex_trace::{Session, own_pid};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -125,15 +125,10 @@ impl Filters {
     pub(crate) fn selection(&self, session: &Session) -> Result<Selection, Error> {
         let known = Ranks::of(session);
         let process = |&rank: &u32| {
-            let place = known.process(rank as usize);
-            place.or_else(|| known.of_process(rank).map(|_| rank)).ok_or(rank)
+            process_of(&known, rank).map_err(|why| Error::Empty(format!("--rank {rank}: {why}")))
         };
-        let wanted: Result<BTreeSet<u32>, u32> = self.ranks.iter().map(process).collect();
-        let processes = match wanted {
-            Ok(wanted) if wanted.is_empty() => None,
-            Ok(wanted) => Some(wanted),
-            Err(rank) => return Err(Error::Empty(format!("--rank {rank}: {}", which_ranks(&known)))),
-        };
+        let wanted: BTreeSet<u32> = self.ranks.iter().map(process).collect::<Result<_, _>>()?;
+        let processes = Some(wanted).filter(|wanted| !wanted.is_empty());
         Ok(Selection { window: self.window.clone(), processes })
     }
 
@@ -165,9 +160,30 @@ impl Filters {
     }
 }
 
+/// The process that a number means: a rank, or else an identifier, as its host gave it (reports
+/// show that) or as the session has it (documents do).
+///
+/// # Errors
+/// Says which ranks there are, or between which the identifier does not decide.
+fn process_of(known: &Ranks, number: u32) -> Result<u32, String> {
+    if let Some(process) = known.process(number as usize) {
+        return Ok(process);
+    }
+    let on_hosts: Vec<(usize, u32)> = known.iter().filter(|&(_, pid)| own_pid(pid) == number).collect();
+    match on_hosts[..] {
+        [(_, process)] => Ok(process),
+        [] => known.of_process(number).map(|_| number).ok_or_else(|| which_ranks(known)),
+        _ => {
+            let ranks: Vec<String> = on_hosts.iter().map(|(rank, _)| rank.to_string()).collect();
+            Err(format!("several hosts have a process {number}: name a rank instead, {}", ranks.join(" or ")))
+        }
+    }
+}
+
+/// Process identifiers are those that reports show.
 fn which_ranks(known: &Ranks) -> String {
     let (ranks, pids): (Vec<usize>, Vec<String>) =
-        known.iter().map(|(rank, pid)| (rank, pid.to_string())).unzip();
+        known.iter().map(|(rank, pid)| (rank, own_pid(pid).to_string())).unzip();
     match ranks[..] {
         [] => "no process of the session launched a kernel".to_owned(),
         [one] => format!("the session has one rank, {one} (process {})", pids[0]),
@@ -190,6 +206,7 @@ pub(crate) fn shown_window(window: &Range<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_trace::session_pid;
     use test_session::{LEGACY, Recording};
 
     fn words(words: &[&str]) -> Vec<String> {
@@ -299,6 +316,18 @@ mod tests {
                 format!("--rank 2: the session has the ranks 0 to 1 (processes {}, {})", pids[0], pids[1]);
             assert_eq!(why, expected);
         });
+        // Sessions of two hosts, which gave the first processes the same identifier.
+        let [one, same, other] = [(0, 7), (1, 7), (1, 9)].map(|(number, pid)| session_pid(number, pid));
+        let joined = Ranks::in_order([one, same, other]);
+        assert_eq!([process_of(&joined, 9), process_of(&joined, same)], [Ok(other), Ok(same)]);
+        assert_eq!(
+            process_of(&joined, 7),
+            Err("several hosts have a process 7: name a rank instead, 0 or 1".to_owned())
+        );
+        assert_eq!(
+            process_of(&joined, 8),
+            Err("the session has the ranks 0 to 2 (processes 7, 7, 9)".to_owned())
+        );
         assert_eq!(which_ranks(&Ranks::default()), "no process of the session launched a kernel");
         assert_eq!(which_ranks(&Ranks::in_order([7])), "the session has one rank, 0 (process 7)");
     }

@@ -153,6 +153,11 @@ impl<'a> Shown<'a> {
         self.filters.window.is_some()
     }
 
+    /// Whether some ranks were chosen and others left out.
+    pub fn is_of_chosen_ranks(&self) -> bool {
+        !self.filters.ranks.is_empty()
+    }
+
     /// The filters, for a document.
     pub fn applied(&self) -> Applied<'a> {
         self.filters.applied(self.phase)

@@ -1,5 +1,7 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
+use std::collections::BTreeSet;
+
 use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::{
@@ -98,7 +100,8 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
+            "{} idle for {} of the time while the host runs the program's own code, {}{}",
+            which(profile, &waiting),
             percent(lost.value / span),
             before_what(&waiting, lost.value),
             reason.seen()
@@ -125,6 +128,23 @@ fn judge(profile: &Profile) -> Outcome {
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
+}
+
+/// Which devices are meant, with the verb: where some of several wait, the shares are theirs alone.
+fn which(profile: &Profile, waiting: &[&Activity]) -> String {
+    let devices = |activities: &mut dyn Iterator<Item = &Activity>| -> BTreeSet<Option<usize>> {
+        activities.map(|activity| activity.device).collect()
+    };
+    let all = devices(&mut profile.activities.iter()).len();
+    let these = devices(&mut waiting.iter().copied());
+    match these.first() {
+        _ if all == 1 => "the GPU is".to_owned(),
+        Some(&one) if these.len() == 1 && one.is_some() => {
+            format!("{} is", profile.device_names().in_words(one))
+        }
+        _ if these.len() == all => "the GPUs are on average".to_owned(),
+        _ => format!("{} of {all} GPUs are on average", these.len()),
+    }
 }
 
 /// Returns the change to make to host code that the calls around it explain; `None` if they do not.
@@ -329,7 +349,8 @@ mod tests {
     use super::RULE;
     use apex_profile::names::Owner;
     use apex_profile::{
-        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile, Sizes,
+        Activity, CopyDirection, Device, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile,
+        Sizes,
     };
     use apex_trace::layout::CallClass;
 
@@ -342,6 +363,21 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile_with([waiting()]));
         assert!((finding.saving.of_job.expect("a share").value - 0.5).abs() < 1e-9);
         assert!(finding.change.starts_with("Profile the host code"), "{}", finding.change);
+    }
+
+    #[test]
+    fn names_the_gpus_that_wait_where_there_are_several() {
+        let on = |ordinal: u32, one: Activity| Activity { device: Some(ordinal as usize), ..one };
+        let device = |ordinal| Device { ordinals: vec![ordinal], ..Device::default() };
+        let summary = |activities: [Activity; 2]| {
+            let devices = vec![device(0), device(1)];
+            assert_finds_in(&RULE, Profile { devices, ..profile_with(activities) }).summary
+        };
+        let busy = Activity { launches: 1000, ..activity(1e9, 0.01) };
+        let one = summary([on(0, busy), on(1, waiting())]);
+        assert!(one.starts_with("GPU 1 is idle for 50% of the time"), "{one}");
+        let both = summary([on(0, waiting()), on(1, waiting())]);
+        assert!(both.starts_with("the GPUs are on average idle for 50% of the time"), "{both}");
     }
 
     /// Iterations of `launches` launches of XLA's kernels.

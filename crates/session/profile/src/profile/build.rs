@@ -21,6 +21,7 @@ use cuda_launch::{DeviceAttributes, compute_capability};
 
 use super::calls::{CallCounts, CopyCounts};
 use super::counts::CountedKernels;
+use super::host_profile::HostProfile;
 use super::host_stacks::{HostSampling, HostStack, SampledHost, renumber_host_stacks};
 use super::interned::Interned;
 use super::kernels::Kernels;
@@ -87,6 +88,9 @@ impl Profile {
     pub fn of_selection(session: &Session, selection: &Selection) -> Self {
         let mut builder = Builder::default();
         builder.take_samples(SampledHost::read(&session.dir));
+        if session.meta.as_ref().is_some_and(|meta| meta.attached) {
+            builder.profile_host();
+        }
         let mut profile = builder.profile_of(session, selection);
         profile.images = code::images(&session.dir, &profile.kernels);
         let kept = profile.images.keys().cloned().collect();
@@ -115,6 +119,7 @@ pub struct Builder {
     pub(super) host: Option<SampledHost>,
     pub(super) host_stacks: Interned<HostStack>,
     host_sampling: Option<HostSampling>,
+    host_profile: Option<HostProfile>,
     pub(super) ranges: Ranges,
     pub(super) graphs: Vec<Graph>,
     pub(super) calls: BTreeMap<(String, u8), CallCounts>,
@@ -162,6 +167,12 @@ impl Builder {
         self.host_sampling = host.as_ref().map(SampledHost::sampling);
         self.problems.extend(host.iter().flat_map(SampledHost::problems));
         self.host = host;
+    }
+
+    /// Says what all threads did, in a session without launches.
+    fn profile_host(&mut self) {
+        let Self { host, host_stacks, .. } = self;
+        self.host_profile = host.as_ref().map(|host| host.profile(host_stacks));
     }
 
     /// The profile of a part of one session.
@@ -357,12 +368,14 @@ impl Builder {
         let (call_stacks, stacks) = self.stacks.finish();
         let (host_stacks, places) = self.host_stacks.finish();
         self.activities.iter_mut().for_each(|activity| renumber_host_stacks(activity, &places));
+        self.host_profile.iter_mut().for_each(|host| host.finish(&places));
         self.graphs.iter_mut().for_each(|graph| renumber_stacks(&mut graph.stacks, &stacks));
         let mut profile = Profile {
             kernels: self.kernels.finish(&self.devices, &self.counted, &stacks),
             call_stacks,
             host_stacks,
             host_sampling: self.host_sampling,
+            host: self.host_profile,
             ranges: self.ranges.finish(),
             devices: self.devices,
             processes: self.processes.into_iter().map(started).collect(),

@@ -70,6 +70,14 @@ impl Profile {
         users.next().filter(|_| users.next().is_none())
     }
 
+    /// A process as a sentence names it: `rank 0 (process 650)`; `None` if there is none with this
+    /// index.
+    pub fn process_in_words(&self, process: usize) -> Option<String> {
+        let process = self.processes.get(process)?;
+        let name = format!("process {}", own_pid(process.pid));
+        Some(process.rank.map_or_else(|| name.clone(), |rank| format!("rank {rank} ({name})")))
+    }
+
     /// The process and device of an activity: `rank 0 (process 650, GPU 0)`.
     pub fn user_in_words(&self, activity: &Activity) -> String {
         let gpu = match activity.ordinal {

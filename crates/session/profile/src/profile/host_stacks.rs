@@ -12,6 +12,7 @@ use std::sync::Arc;
 use apex_host_stacks::{Doing, FrameKind, HostStacks, WaitsFor};
 use serde::Serialize;
 
+use super::host_profile::HostThread;
 use super::interned::Interned;
 use super::native::is_file_of_user;
 use super::{Activity, Frame};
@@ -117,7 +118,8 @@ fn call_that_tells(doing: &Doing) -> Option<&'static str> {
 }
 
 /// Activity of a sampled thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HostState {
     /// It ran, or was ready to run.
     #[default]
@@ -137,6 +139,17 @@ pub enum HostState {
 }
 
 impl HostState {
+    /// All states.
+    pub const ALL: [Self; 7] = [
+        Self::Running,
+        Self::WaitsForGil,
+        Self::WaitsForLock,
+        Self::WaitsForData,
+        Self::WaitsForProcess,
+        Self::Sleeps,
+        Self::Waits,
+    ];
+
     /// Whether another thread or process can end the wait.
     pub(crate) fn waits_for_others(self) -> bool {
         !matches!(self, Self::Running | Self::Sleeps)
@@ -270,6 +283,20 @@ impl SampledHost {
         }
     }
 
+    /// Mean time from one sample of a thread to the next.
+    pub(super) fn period_ns(&self) -> u64 {
+        self.file.head.period_ns
+    }
+
+    /// All threads with their spans.
+    pub(super) fn threads_of_all(&self) -> impl Iterator<Item = (HostThread, &[SampledSpan])> {
+        self.spans.iter().filter_map(|(&(pid, tid), spans)| {
+            let (process, thread) = self.file.thread(&spans.last()?.span);
+            let (process, python, name) = (process.name.clone(), process.python.clone(), thread.name.clone());
+            Some((HostThread { process, pid, python, name, tid, ..HostThread::default() }, &spans[..]))
+        })
+    }
+
     /// The threads of a process whose time begins at `origin_ns`, and those of the processes that
     /// it started; `None` where it was not sampled.
     pub fn threads(&self, pid: u32, origin_ns: u64) -> Option<Arc<SampledThreads>> {
@@ -327,7 +354,7 @@ impl SampledHost {
         sums.into_iter().map(of_account).collect()
     }
 
-    fn stack(&self, StackOf { thread, stack, is_settled, call }: StackOf) -> HostStack {
+    pub(super) fn stack(&self, StackOf { thread, stack, is_settled, call }: StackOf) -> HostStack {
         let thread = &self.file.threads[thread as usize];
         let frame = |frame: &apex_host_stacks::Frame| {
             let is_native = frame.kind == FrameKind::Native;

@@ -80,7 +80,7 @@ pub struct IdlePlace<'p> {
 
 /// Samples of which shares are told.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pool {
+pub(super) struct Pool {
     /// Samples, each as often as it stands for others.
     all: u64,
     /// Samples that were read.
@@ -95,6 +95,11 @@ impl Pool {
             read: pool.read.saturating_add(group.read),
             sampled_ns: pool.sampled_ns + group.sampled_ns,
         })
+    }
+
+    /// Samples by the time that they stand for, nanoseconds.
+    pub(super) fn of_time(time_ns: f64, read: u64) -> Self {
+        Self { all: time_ns as u64, read, sampled_ns: time_ns }
     }
 
     /// The time that these samples stand for, nanoseconds.
@@ -120,13 +125,13 @@ fn wilson(share: f64, samples: f64) -> (f64, f64) {
 
 /// Samples of functions while they are counted.
 #[derive(Default)]
-struct Functions<'p> {
+pub(super) struct Functions<'p> {
     /// Own samples, and all; and the frame of each line with its samples.
     counts: BTreeMap<Function<'p>, (u64, u64, BTreeMap<&'p HostFrame, u64>)>,
 }
 
 impl<'p> Functions<'p> {
-    fn add(&mut self, stack: &'p HostStack, samples: u64) {
+    pub(super) fn add(&mut self, stack: &'p HostStack, samples: u64) {
         let mut met = BTreeSet::new();
         for (depth, frame) in stack.frames.iter().enumerate() {
             let function = function_of(frame);
@@ -143,7 +148,7 @@ impl<'p> Functions<'p> {
     }
 
     /// As shares of `whole_ns`, the largest first.
-    fn finish(self, pool: &Pool, whole_ns: f64) -> Vec<IdleFunction> {
+    pub(super) fn finish(self, pool: &Pool, whole_ns: f64) -> Vec<IdleFunction> {
         let share = |samples: u64| pool.time(samples).scaled(1.0 / whole_ns.max(1.0)).at_most(1.0);
         let mut functions: Vec<IdleFunction> = self
             .counts

@@ -74,6 +74,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         universal: Vec::new(),
         imported: Vec::new(),
         checked: false,
+        attached: false,
     }
 }
 

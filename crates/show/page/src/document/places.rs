@@ -7,8 +7,11 @@ use super::Limits;
 use super::figure::{Figure, text};
 use apex_ordered::Order;
 use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
+use apex_profile::{
+    Account, CallStack, Frame, HostFrame, HostProfile, HostStack, Profile, SiteTotals, StackCount, total,
+};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames of a path; the outermost are left out of a longer one.
 const FRAMES: usize = 100;
@@ -38,6 +41,9 @@ struct Idle {
     root: IdleNode,
     /// Samples that were read.
     samples: u64,
+    /// Whether it is what all threads did, in a session of `apex attach`, which knows no device:
+    /// then times are those of threads, and what they did stands in place of accounts.
+    is_of_host: bool,
 }
 
 /// A frame with the idle time that the host spent in it and in the frames inside of it.
@@ -161,6 +167,9 @@ impl Idle {
         if profile.host_stacks.is_empty() {
             return None;
         }
+        if let Some(host) = &profile.host {
+            return Some(Self::of_host(profile, host, nodes));
+        }
         let (mut root, mut samples) = (Branch::default(), 0_u64);
         for group in profile.activities.iter().flat_map(|activity| &activity.host_samples) {
             samples = samples.saturating_add(group.read);
@@ -177,7 +186,22 @@ impl Idle {
                 root.add([account, unknown].into_iter(), (0.0, group.idle_ns - known), 1.0);
             }
         }
-        Some(Self { root: IdleNode::of(root.finish_within(nodes)), samples })
+        Some(Self { root: IdleNode::of(root.finish_within(nodes)), samples, is_of_host: false })
+    }
+
+    fn of_host(profile: &Profile, host: &HostProfile, nodes: usize) -> Self {
+        let (mut root, mut samples) = (Branch::default(), 0_u64);
+        let processes: BTreeSet<u32> = host.threads.iter().map(|thread| thread.pid).collect();
+        let other = |name: String| (Kind::Other, name, None);
+        for one in &host.stacks {
+            samples = samples.saturating_add(one.samples);
+            let thread = &host.threads[one.thread];
+            let process = other(format!("{} ({})", thread.process, thread.pid));
+            let heads = [other(one.state.in_words().to_owned()), process];
+            let heads = heads.into_iter().take(if processes.len() > 1 { 2 } else { 1 });
+            root.add(heads.chain(host_path(&profile.host_stacks[one.stack])), (0.0, one.time_ns), 1.0);
+        }
+        Self { root: IdleNode::of(root.finish_within(nodes)), samples, is_of_host: true }
     }
 }
 

@@ -349,6 +349,11 @@ export interface Idle {
   root: IdleNode;
   /** Samples that were read. */
   samples: number;
+  /**
+   * Whether it is what all threads did, in a session of `apex attach`, which knows no device:
+   * then times are those of threads, and what they did stands in place of accounts.
+   */
+  is_of_host: boolean;
 }
 
 export interface Range {

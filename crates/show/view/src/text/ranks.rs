@@ -35,6 +35,20 @@ pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> 
     )
 }
 
+/// How the two figures of one wait differ, where a rank is late: the first line has the measured
+/// one, verdicts, findings and accounts the other.
+pub fn two_figures(by_rank: &ByRank) -> Option<String> {
+    let late = by_rank.late.as_ref()?;
+    Some(format!(
+        "Waiting has two figures: {} of the others' time is in the {} compared collectives beyond the shortest of them, also \
+         while other kernels run beside; in {} their GPUs do nothing but wait, in all collectives (the account \"waiting for \
+         another rank\"), and a balanced job gains no more than that.",
+        figures::share(&late.share),
+        units::count(by_rank.matching.matched),
+        figures::share(&late.exposed),
+    ))
+}
+
 /// The first line where the ends of a link are what the ranks wait for.
 fn link_as_cause(profile: &Profile, by_rank: &ByRank, link: &Link) -> Option<String> {
     let (other, share) = (link.other.filter(|_| link.is_cause)?, link.waiting_share?);

@@ -9,7 +9,8 @@ use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, HostProfile, HostState, IdleCause, Iterations, Kernel, Profile,
+    SaturatingSum as _, total,
 };
 
 use super::{figures, machine};
@@ -128,11 +129,29 @@ fn longest(job: &Profile) -> Option<(&Kernel, f64)> {
 
 /// The first sentence of the verdict.
 pub fn sentence(part: &Part<'_>, advice: &Advice) -> String {
+    if let Some(host) = &part.job.host {
+        return of_host(part.job, host);
+    }
     match &part.kernels {
         Some(kernels) => of_kernels(part, kernels),
         None if part.job.on_cpu_device() => on_cpu(part, counted_first(part.job, advice)),
         None => time_went(part, advice),
     }
+}
+
+/// What the threads of a process did that was watched without its launches.
+fn of_host(job: &Profile, host: &HostProfile) -> String {
+    let running = host.running_ns();
+    if host.threads.is_empty() {
+        return "No thread of the process was sampled; its launches are not seen.".to_owned();
+    }
+    let places = job.host_places(|one| one.state == HostState::Running);
+    let most = places.first().filter(|_| running > 0.0);
+    let most = most.map_or_else(String::new, |(place, ns)| {
+        format!(", {} of that at {place}", units::share(ns / running))
+    });
+    let threads = running / host.span_ns.max(1.0);
+    format!("On average {threads:.2} threads ran or were ready to run{most}; launches are not seen.")
 }
 
 /// What of the launches and of the GPU time is the kernels' that were asked for.
@@ -269,16 +288,21 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     };
     if of_span(accounts.copies) > IDLE.max(of_span(idle)) {
         return match of_span(idle) >= IDLE {
+            true if gpus(part.job) > 1 => {
+                copying(&format!("; for {} of {of_what} the GPUs are idle", share_of(idle, span)))
+            }
             true => copying(&format!("; for {} of {of_what} the GPU is idle", share_of(idle, span))),
             false => copying(""),
         };
     }
     if of_span(idle) >= IDLE {
-        return format!(
-            "The GPU is idle {} of {of_what}: {}.",
-            share_of(idle, span),
-            why_idle(part, &accounts, advice)
-        );
+        // Findings may be about one of several devices, which is idle for another share.
+        let (who, average) = match gpus(part.job) {
+            0 | 1 => ("The GPU is".to_owned(), ""),
+            all => (format!("The {all} GPUs are"), " on average"),
+        };
+        let why = why_idle(part, &accounts, advice);
+        return format!("{who} idle {} of {of_what}{average}: {why}.", share_of(idle, span));
     }
     if of_span(accounts.collectives) > IDLE {
         return format!("{}, without overlapping computation.", busy("Collectives", accounts.collectives));
@@ -392,13 +416,23 @@ fn account_of_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> (St
         let what = match cause.slug.as_str() {
             "launch-bound" | "tiny-launches" => "the host launches kernels too slowly",
             "frequent-synchronisation" => "the host synchronises in every iteration",
-            "host-bound" => "it waits for host code",
+            "host-bound" => waits_for_host(part.job),
             _ => continue,
         };
         return (what.to_owned(), cause.within_time.clone());
     }
     let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     (most.map_or("", |(cause, _)| while_in(*cause)).to_owned(), None)
+}
+
+fn waits_for_host(job: &Profile) -> &'static str {
+    if gpus(job) > 1 { "they wait for host code" } else { "it waits for host code" }
+}
+
+/// How many devices have accounts.
+fn gpus(job: &Profile) -> usize {
+    let used = job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
+    used.map(|activity| activity.device).collect::<BTreeSet<_>>().len()
 }
 
 /// What a finding says of the idle time, and the share of it that it explains: what samples of the

@@ -41,6 +41,10 @@ pub struct LateRank {
     pub waited_ns: Figure,
     /// The same on average for each of the others, as a share of its time.
     pub share: Figure,
+    /// Share of the others' time in which their GPUs do nothing but wait, in any collective: their
+    /// accounts of waiting. It lacks the part of `share` beside which kernels run, and has the
+    /// collectives that were not matched or timed.
+    pub exposed: Figure,
     /// What it did instead.
     pub cause: LateCause,
     /// What it does beside that for longer than the others, where this takes more time than `cause`
@@ -169,6 +173,7 @@ impl Profile {
             return None;
         }
         let Cause { cause, also, more, place, ratio } = self.cause(worst, &others);
+        let waiting = Figure::sum(others.iter().map(|other| other.accounts.time(Account::Waiting)));
         let figure = |value: f64| Figure::sampled(value, worst.late, None);
         Some(LateRank {
             row,
@@ -176,6 +181,7 @@ impl Profile {
             of: by_rank.matching.matched - by_rank.matching.together,
             waited_ns: figure(worst.caused_ns),
             share: figure((worst.caused_ns / span.max(1.0)).min(1.0)),
+            exposed: waiting.unwrap_or_default().scaled(1.0 / span.max(1.0)).at_most(1.0),
             cause,
             also,
             more,
