@@ -94,7 +94,7 @@ FAULTS = [
     (
         "accesses: a strip may begin at the last word of an allocation",
         "context.rs",
-        "consecutive: room(bytes + 28).min(i64::MAX as u64),",
+        "consecutive: room(bytes + 7 * group.bytes).min(i64::MAX as u64),",
         "consecutive: room(bytes).min(i64::MAX as u64),",
     ),
     (

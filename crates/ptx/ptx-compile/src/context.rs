@@ -20,7 +20,7 @@ pub struct Window {
     /// The least address.
     pub start: u64,
     /// The number of addresses from it on that eight threads may access which are at consecutive
-    /// words; the address is the first one's.
+    /// words or longs; the address is the first one's.
     pub consecutive: u64,
     /// The number of addresses that one thread may access.
     pub single: u64,
@@ -38,7 +38,7 @@ impl Window {
         Window {
             start: start.wrapping_sub(least),
             // An allocation of half the address space is none.
-            consecutive: room(bytes + 28).min(i64::MAX as u64),
+            consecutive: room(bytes + 7 * group.bytes).min(i64::MAX as u64),
             single: room(bytes).min(i64::MAX as u64),
             bias: least,
         }
@@ -134,7 +134,8 @@ pub struct Context {
     pub(crate) padding: u64,
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],
-    /// Words to be stored, or that were loaded: those of each element follow each other.
+    /// Words to be stored, or that were loaded: those of each element follow each other. Longs take
+    /// two rows.
     pub data: [[u32; 8]; 8],
     /// Where each strip stopped.
     pub stops: [Stop; STRIPS],

@@ -9,6 +9,7 @@
 
 mod access;
 mod compute;
+mod numbers;
 
 use crate::assembler::{Assembler, If, Label, R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
 use crate::context::{JUMPS, LOOP, Stop, at};
@@ -24,6 +25,9 @@ pub(crate) const C: u8 = REGISTERS + 2;
 
 /// Bytes of a vector.
 pub(crate) const VECTOR: i32 = 32;
+
+/// The control register of the vector unit, as kernels expect it.
+pub(crate) const DEFAULT_CONTROL: u32 = 0x1f80;
 
 /// PTX's NaN.
 const NAN: u32 = 0x7fff_ffff;

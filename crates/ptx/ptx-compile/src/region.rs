@@ -65,7 +65,7 @@ impl Address {
     }
 }
 
-/// An access to memory: of one word, or of several that follow each other.
+/// An access to memory: of one word or long, or of several that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The number by which the region's user knows it.
@@ -76,16 +76,23 @@ pub struct Access {
     pub address: Address,
     /// Added to the address.
     pub offset: i64,
-    /// The words that are loaded or stored.
+    /// The words or longs that are loaded or stored.
     pub data: Vec<Reg>,
+    /// Whether they are longs.
+    pub long: bool,
     /// Whether it stores.
     pub store: bool,
 }
 
 impl Access {
+    /// The bytes of a word or long.
+    pub fn element(&self) -> i64 {
+        if self.long { 8 } else { 4 }
+    }
+
     /// The bytes that a thread accesses.
     pub fn bytes(&self) -> i64 {
-        4 * self.data.len() as i64
+        self.element() * self.data.len() as i64
     }
 }
 

@@ -12,7 +12,7 @@ use ptx_compile::{
 
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::{Set, Span, live_in};
-use crate::native::{Counted, Lowered, Native, NativeRegion};
+use crate::native::{Counted, Lowered, Native, NativeRegion, Outside};
 use crate::operands::{AccessArgs, AccessKind, Class, Guard, Indexed, Reg, Role, Space};
 
 /// The fewest steps of a region without a loop: fewer cost more to enter than they save.
@@ -80,13 +80,20 @@ pub(super) fn find(
     finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
     let mut open = finder.known_ranges();
     let mut regions = Vec::new();
+    let mut outside: Vec<Option<Outside>> = (0..count)
+        .map(|at| Some(if finder.is_known(at) { Outside::Short } else { Outside::Unknown }))
+        .collect();
     while let Some((start, end)) = open.pop() {
         match finder.cut(start, end) {
-            Some(parts) => open.extend(parts),
+            Some(parts) => {
+                let kept = |at: &usize| parts.iter().any(|(start, end)| (start..end).contains(&at));
+                (start..end).filter(|at| !kept(at)).for_each(|at| outside[at] = Some(Outside::Branch));
+                open.extend(parts);
+            }
             None => regions.extend(finder.region(start, end)),
         }
     }
-    Native::new(regions, count)
+    Native::new(regions, outside)
 }
 
 struct Finder<'s> {
@@ -176,9 +183,14 @@ impl Finder<'_> {
             }
             (Op::Access { args, .. }, Lowered::Moves(ty)) => {
                 let data: Vec<Reg> = args.data.iter().copied().take_while(|reg| reg.is_some()).collect();
-                ty.bytes() == 4
-                    && matches!(data.len(), 1 | 2 | 4)
-                    && data.iter().all(|&reg| self.class(reg) == Class::Word)
+                let (class, most) = match ty.bytes() {
+                    4 => (Class::Word, 4),
+                    8 => (Class::Long, 2),
+                    _ => return false,
+                };
+                matches!(data.len(), 1 | 2 | 4)
+                    && data.len() <= most
+                    && data.iter().all(|&reg| self.class(reg) == class)
                     && !args.synchronises
                     && args.space != Space::Local
                     && matches!(args.kind, AccessKind::Load | AccessKind::Store)
@@ -480,12 +492,14 @@ impl<'f, 's> Builder<'f, 's> {
             None if args.narrow => (Address::Word(self.reg(args.address)), 0),
             None => (Address::Long(self.reg(args.address)), 0),
         };
+        let long = self.finder.class(args.data[0]) == Class::Long;
         let data =
             args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
         self.sites.push(at as u32);
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
-        Access { site, key, address, offset: args.offset, data, store: args.kind == AccessKind::Store }
+        let store = args.kind == AccessKind::Store;
+        Access { site, key, address, offset: args.offset, data, long, store }
     }
 
     fn finish(mut self, counted: Vec<Counted>, uniform: Vec<(Class, Reg)>) -> NativeRegion {

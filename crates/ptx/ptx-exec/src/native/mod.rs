@@ -94,6 +94,17 @@ pub(crate) enum Lowered {
     Moves(ScalarType),
 }
 
+/// Why a step of a kernel is in no region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outside {
+    /// The generator of machine code does not know the operation.
+    Unknown,
+    /// It branches on what threads of a block are likely to differ in.
+    Branch,
+    /// It follows or precedes such a step, and the part between them is too short.
+    Short,
+}
+
 /// Whether this machine can execute machine code of regions.
 pub(crate) fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
@@ -107,13 +118,24 @@ pub(crate) struct Native {
     regions: Vec<NativeRegion>,
     /// For each step the region that begins there, plus one.
     at: Vec<u32>,
+    /// For each step why it is in no region.
+    outside: Vec<Option<Outside>>,
 }
 
 impl Native {
-    pub(crate) fn new(regions: Vec<NativeRegion>, steps: usize) -> Native {
-        let mut at = vec![0; if regions.is_empty() { 0 } else { steps }];
-        regions.iter().enumerate().for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
-        Native { regions, at }
+    /// The regions, and for each step why it would be in none.
+    pub(crate) fn new(regions: Vec<NativeRegion>, mut outside: Vec<Option<Outside>>) -> Native {
+        let mut at = vec![0; if regions.is_empty() { 0 } else { outside.len() }];
+        for (index, region) in regions.iter().enumerate() {
+            at[region.start as usize] = index as u32 + 1;
+            outside[region.start as usize..][..region.steps()].fill(None);
+        }
+        Native { regions, at, outside }
+    }
+
+    /// Why a step is in no region; `None` if it is in one, or nobody has looked for regions.
+    pub(crate) fn outside(&self, step: usize) -> Option<Outside> {
+        self.outside.get(step).copied().flatten()
     }
 
     /// Whether a region begins at a step that is worth to become code.
@@ -123,10 +145,8 @@ impl Native {
 
     /// Steps in regions that have become code, and in all regions.
     pub(crate) fn extent(&self) -> [usize; 2] {
-        let steps =
-            |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
         let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
-        [generated.map(steps).sum(), self.regions.iter().map(steps).sum()]
+        [generated.map(NativeRegion::steps).sum(), self.regions.iter().map(NativeRegion::steps).sum()]
     }
 
     pub(crate) fn region(&self, index: usize) -> &NativeRegion {
@@ -188,6 +208,11 @@ impl NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
         let worth = is_worth_it(&region);
         NativeRegion { worth, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+    }
+
+    /// The number of its steps.
+    fn steps(&self) -> usize {
+        self.blocks.iter().map(|block| block.steps as usize).sum()
     }
 
     /// Whether there is code, or it is worth to be made now.

@@ -119,7 +119,8 @@ unsafe fn find_bases(
         let offsets = (group.least, group.most);
         // SAFETY: the frames have the registers of the address.
         let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
-        let Some(Regular { first, between, step: 4 }) = regular else {
+        let consecutive = regular.filter(|regular| regular.step == group.bytes);
+        let Some(Regular { first, between, .. }) = consecutive else {
             known = false;
             *bases = [0; WARPS * STRIPS];
             continue;
@@ -243,6 +244,21 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     u32::from(unsafe { caller.access(context, site as usize, mask) }.is_none())
 }
 
+/// Loads or stores an element.
+///
+/// # Safety
+/// The element at this index from the address on may be accessed.
+unsafe fn transfer<T: Copy>(address: u64, element: usize, value: &mut T, store: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = (address as *mut T).add(element);
+        match store {
+            true => at.write(*value),
+            false => *value = at.read(),
+        }
+    }
+}
+
 impl Caller<'_, '_> {
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
@@ -261,16 +277,16 @@ impl Caller<'_, '_> {
             self.spaces.allows(args.space, addresses[lane], group.bytes, store).then_some(())?;
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
-        for lane in lanes() {
-            for element in 0..elements {
-                let at = (addresses[lane] + 4 * element as u64) as *mut u32;
-                let word = &mut context.data[element][lane];
-                // SAFETY: the access has been allowed, aligned to its size.
-                unsafe {
-                    match store {
-                        true => at.write(*word),
-                        false => *word = at.read(),
+        for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {
+            // SAFETY: the access has been allowed, aligned to its size, which is that of its longs
+            // or words.
+            unsafe {
+                match group.bytes as usize / elements {
+                    8 => {
+                        let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
+                        transfer(addresses[lane], element, &mut (*data)[lane], store);
                     }
+                    _ => transfer(addresses[lane], element, &mut context.data[element][lane], store),
                 }
             }
         }
