@@ -368,11 +368,6 @@ impl Assembler {
         self.general(true, 0xff, 1, Rm::Ymm(register.0), 0);
     }
 
-    /// `[base + distance] -= 1`, of four bytes; sets the zero flag.
-    pub(crate) fn decrement_in_memory(&mut self, base: Gpr, distance: i32) {
-        self.general(false, 0xff, 1, Rm::Memory(base, distance), 0);
-    }
-
     /// `register <<= bits`.
     pub(crate) fn shift_left(&mut self, register: Gpr, bits: u8) {
         self.general(true, 0xc1, 4, Rm::Ymm(register.0), 1);
@@ -658,8 +653,6 @@ mod tests {
                 expected.push(format!("movBYTEPTR[{of}+0x48],al"));
                 asm.compare_in_memory(base, 0x48, 2);
                 expected.push(format!("cmpDWORDPTR[{of}+0x48],0x2"));
-                asm.decrement_in_memory(base, 0x48);
-                expected.push(format!("decDWORDPTR[{of}+0x48]"));
                 asm.call_memory(base, 0x48);
                 expected.push(format!("callQWORDPTR[{of}+0x48]"));
                 asm.copy(register, base);

@@ -1,5 +1,7 @@
 //! Memory that machine code and its user share while it runs.
 
+use crate::region::LATER;
+
 /// The registers of a warp: the start of each file of its frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +81,9 @@ pub struct Stop {
     pub left: u64,
     /// Number of times that they had been counted down to zero.
     pub rounds: u64,
-    padding: u64,
+    /// The threads that were there, as bits, and those that are to go on at each of the later
+    /// blocks of a [`Mask`](crate::Mask).
+    pub masks: [u8; 1 + LATER],
 }
 
 impl Stop {
@@ -142,7 +146,7 @@ pub struct Context {
 }
 
 pub(crate) mod at {
-    use super::Context;
+    use super::{Context, Stop};
     use std::mem::offset_of;
 
     pub(crate) const HELPER: i32 = offset_of!(Context, helper) as i32;
@@ -159,4 +163,6 @@ pub(crate) mod at {
     pub(crate) const ADDRESS: i32 = offset_of!(Context, address) as i32;
     pub(crate) const DATA: i32 = offset_of!(Context, data) as i32;
     pub(crate) const STOPS: i32 = offset_of!(Context, stops) as i32;
+    /// In a stop.
+    pub(crate) const MASKS: i32 = offset_of!(Stop, masks) as i32;
 }

@@ -10,13 +10,13 @@ use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part, Rounding};
 use ptx_compile::{
     Access, Address, Bases, Block, Class, Code, Context, Early, End, Frame, Guard, Instruction, LOOP,
-    LaneLoop, Operation, Outcome, Reg, Region, Register, Target, Window,
+    LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Modifiers, Op};
 
 const WORDS: u32 = 24;
 const LONGS: u32 = 6;
-const PREDICATES: u32 = 6;
+const PREDICATES: u32 = 8;
 const WARPS: usize = 2;
 const THREADS: usize = 32 * WARPS;
 const ELEMENTS: usize = 512;
@@ -31,6 +31,9 @@ const BOUND: Reg = Reg(23);
 const COMPUTED: u64 = 18;
 /// A predicate for loops, and a long that is an address.
 const STAYS: Reg = Reg(WORDS + LONGS + PREDICATES - 1);
+/// The threads in a block that others have gone past, and those of them that act.
+const HERE: Reg = Reg(WORDS + LONGS + PREDICATES - 3);
+const ACTING: Reg = Reg(WORDS + LONGS + PREDICATES - 2);
 const POINTER: Reg = Reg(WORDS + LONGS - 1);
 
 fn word(random: &mut Random) -> Reg {
@@ -42,7 +45,7 @@ fn long(random: &mut Random) -> Reg {
 }
 
 fn predicate(random: &mut Random) -> Reg {
-    Reg(WORDS + LONGS + random.below(u64::from(PREDICATES) - 1) as u32)
+    Reg(WORDS + LONGS + random.below(u64::from(PREDICATES) - 3) as u32)
 }
 
 fn compute(op: Op, ty: ScalarType, d: Reg, sources: &[Reg]) -> Operation {
@@ -253,10 +256,14 @@ fn access_to_longs(random: &mut Random, site: u32) -> Access {
 fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) -> Vec<Instruction> {
     let count = 1 + random.below(12);
     let one = |_| {
-        if lane_loop.is_none() && random.below(5) == 0 {
+        if random.below(5) == 0 {
             *sites += 1;
             let access = if random.below(3) == 0 { access_to_longs } else { access };
-            let (guard, access) = (guard(random), access(random, *sites - 1));
+            let guard = match lane_loop {
+                Some(mask) => Some(Guard { predicate: mask, negated: false }),
+                None => guard(random),
+            };
+            let access = access(random, *sites - 1);
             return Instruction { guard, operation: Operation::Access(access) };
         }
         let guard = match lane_loop {
@@ -272,6 +279,34 @@ fn plain(operation: Operation) -> Instruction {
     Instruction { guard: None, operation }
 }
 
+/// Blocks 3 and 4: some threads go past the second.
+fn branch(random: &mut Random, sites: &mut u32) -> [Block; 2] {
+    use ScalarType::Pred;
+    let mut before = instructions(random, sites, None);
+    before.push(plain(compute(Op::Xor, Pred, HERE, &[predicate(random), predicate(random)])));
+    let here = Guard { predicate: HERE, negated: false };
+    let mut inside = Vec::new();
+    for Instruction { guard, operation } in instructions(random, sites, None) {
+        let Some(guard) = guard else {
+            inside.push(Instruction { guard: Some(here), operation });
+            continue;
+        };
+        let turn = if guard.negated { Op::Not } else { Op::Move };
+        inside.push(plain(compute(turn, Pred, ACTING, &[guard.predicate])));
+        inside.push(plain(compute(Op::And, Pred, ACTING, &[ACTING, HERE])));
+        let acting = Guard { predicate: ACTING, negated: false };
+        inside.push(Instruction { guard: Some(acting), operation });
+    }
+    let guard = Guard { predicate: HERE, negated: true };
+    let end = End::Branch { guard, taken: Target::Block(5), next: Target::Block(4) };
+    let mask = Some(Mask { here: HERE, later: Vec::new() });
+    let end_inside = End::Jump(Target::Block(5));
+    [
+        Block { instructions: before, end, ..Block::default() },
+        Block { mask, instructions: inside, end: end_inside, ..Block::default() },
+    ]
+}
+
 fn region(random: &mut Random) -> Region {
     let mut registers = Vec::new();
     for (class, count) in [(Class::Word, WORDS), (Class::Long, LONGS), (Class::Predicate, PREDICATES)] {
@@ -282,13 +317,16 @@ fn region(random: &mut Random) -> Region {
     let mut sites = 0;
     let next = |index: u32| End::Jump(Target::Block(index));
     let guard = Guard { predicate: STAYS, negated: false };
-    let mut blocks =
-        vec![Block { lane_loop: None, instructions: instructions(random, &mut sites, None), end: next(1) }];
+    let mut blocks = vec![Block {
+        instructions: instructions(random, &mut sites, None),
+        end: next(1),
+        ..Block::default()
+    }];
     let mut body = instructions(random, &mut sites, None);
     body.push(plain(compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE])));
     body.push(plain(compare(Comparison::Less, ScalarType::U32, STAYS, [COUNTER, LIMIT])));
     let end = End::Branch { guard, taken: Target::Block(1), next: Target::Block(2) };
-    blocks.push(Block { lane_loop: None, instructions: body, end });
+    blocks.push(Block { instructions: body, end, ..Block::default() });
     let masked = Some(Guard { predicate: mask, negated: false });
     let mut body = instructions(random, &mut sites, Some(mask));
     let count = compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE]);
@@ -298,16 +336,14 @@ fn region(random: &mut Random) -> Region {
     body.push(plain(compare(Comparison::NotEqual, ScalarType::U32, STAYS, [COUNTER, BOUND])));
     let end = End::Branch { guard, taken: Target::Block(2), next: Target::Block(3) };
     let lane_loop = Some(LaneLoop { mask, laps, index: 0 });
-    blocks.push(Block { lane_loop, instructions: body, end });
-    blocks.push(Block {
-        lane_loop: None,
-        instructions: instructions(random, &mut sites, None),
-        end: End::Jump(Target::Exit(0)),
-    });
+    blocks.push(Block { lane_loop, instructions: body, end, ..Block::default() });
+    blocks.extend(branch(random, &mut sites));
+    let instructions = instructions(random, &mut sites, None);
+    blocks.push(Block { instructions, end: End::Jump(Target::Exit(0)), ..Block::default() });
     // Registers that nobody needs afterwards die in the region.
     let is_needed =
         |reg: &Reg| *reg != COUNTER && (reg.0 >= COMPUTED as u32 && reg.0 < WORDS || random.below(3) > 0);
-    let needed = (0..WORDS + LONGS + PREDICATES - 1).map(Reg).filter(is_needed).collect();
+    let needed = (0..WORDS + LONGS + PREDICATES - 2).map(Reg).filter(is_needed).collect();
     Region { registers, blocks, exits: vec![needed] }
 }
 
@@ -511,6 +547,8 @@ fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
         (Op::Absolute, F32) => u64::from(w(0) & !negative),
         (Op::Negate, F32) => u64::from(w(0) ^ negative),
         (Op::Xor, Pred) => s[0] ^ s[1],
+        (Op::And, Pred) => s[0] & s[1],
+        (Op::Not, Pred) => s[0] ^ 1,
         (Op::MultiplyAdd(Part::Wide), U32) => (s[0] * s[1]).wrapping_add(s[2]),
         (Op::MultiplyAdd(Part::Wide), _) => {
             (i64::from(w(0) as i32) * i64::from(w(1) as i32)).wrapping_add(s[2] as i64) as u64
@@ -640,7 +678,7 @@ impl State {
         for thread in 0..THREADS {
             let mut block = 0;
             loop {
-                let Block { lane_loop, instructions, end } = &region.blocks[block];
+                let Block { lane_loop, instructions, end, .. } = &region.blocks[block];
                 for instruction in instructions {
                     if lane_loop.is_some() || self.acts(instruction.guard, thread) {
                         self.execute(instruction, thread);

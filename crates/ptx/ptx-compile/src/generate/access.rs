@@ -12,7 +12,7 @@ use super::{A, B, C, GROUP, Generator, VECTOR, stack};
 use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
 use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
-use crate::region::{Access, Address, Guard, Reg};
+use crate::region::{Access, Address, Class, Guard, Mask, Reg};
 
 /// Way in which the threads of a strip access memory.
 struct Mode;
@@ -50,8 +50,16 @@ impl<'r> Generator<'r> {
         let slots = self.slots(group);
         let (done, slow) = (self.asm.label(), self.asm.label());
         if let Some(guard) = guard {
-            self.some_lanes(guard, slow, done);
+            let some = self.asm.label();
+            self.some_lanes(guard, some, done);
+            self.later.push(Box::new(move |this| {
+                this.asm.bind(some);
+                this.masked_access(access, guard, slots, done, slow);
+            }));
         }
+        let block = &self.region.blocks[self.block];
+        let loop_mask = block.lane_loop.map(|lane_loop| Mask { here: lane_loop.mask, later: Vec::new() });
+        let mask = block.mask.clone().or(loop_mask);
         let early = self.groups.early.iter().position(|early| first && early.group == group);
         match early {
             Some(place) => self.known_access(access, slots, place as i32, group, done, slow),
@@ -60,7 +68,7 @@ impl<'r> Generator<'r> {
         self.asm.bind(done);
         self.later.push(Box::new(move |this| {
             this.asm.bind(slow);
-            this.slow(access, guard, &live, done);
+            this.slow(access, guard, (&live, mask.as_ref()), done);
         }));
     }
 
@@ -140,7 +148,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Goes past an access that no thread makes, and to the helper if not all do.
+    /// Goes past an access that no thread makes, and to `some` if not all do.
     fn some_lanes(&mut self, guard: Guard, some: Label, none: Label) {
         self.lanes_of(guard);
         self.asm.test(RAX, 0xff);
@@ -334,6 +342,98 @@ impl<'r> Generator<'r> {
         self.asm.jump(done);
     }
 
+    /// An access that some threads make: a group of its own, in which each has an address. The
+    /// helper makes it if the window does not allow one of them.
+    fn masked_access(&mut self, access: &Access, guard: Guard, slots: Slots, done: Label, slow: Label) {
+        for half in 0..2 {
+            self.address_half(access.address, half);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
+            self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
+            self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
+            self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+            self.mask_half(guard, half);
+            self.asm.vector(op::PANDN, C, C, Rm::Ymm(B));
+            self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));
+            self.asm.test(RCX, 15);
+            self.asm.jump_if(If::NotZero, slow);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
+            self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
+            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            self.asm.vector(op::PAND, A, A, Rm::Ymm(B));
+            let low_bits =
+                self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
+            self.asm.two(op::PTEST, A, low_bits);
+            self.asm.jump_if(If::NotZero, slow);
+        }
+        for (element, &reg) in access.data.iter().enumerate() {
+            let distance = access.element() as i32 * element as i32;
+            match access.store {
+                true => self.masked_scatter(reg, guard, slots, distance),
+                false => self.masked_gather(reg, guard, slots, distance),
+            }
+        }
+        self.asm.jump(done);
+    }
+
+    /// The threads of half of a guard, as longs of ones in `B`.
+    fn mask_half(&mut self, guard: Guard, half: usize) {
+        self.widen(guard.predicate, half, true, B);
+        if guard.negated {
+            let all = self.asm.constant([u32::MAX; 8]);
+            self.asm.vector(op::PXOR, B, B, all);
+        }
+    }
+
+    fn masked_gather(&mut self, reg: Reg, guard: Guard, slots: Slots, distance: i32) {
+        let long = self.class(reg) == Class::Long;
+        for half in 0..2 {
+            self.mask_half(guard, half);
+            if !long {
+                // The lower words of four longs.
+                self.asm.with_byte(op::EXTRACTI128, B, 0, Rm::Ymm(A), 1);
+                self.asm.with_byte(op::SHUFPS, B, B, Rm::Ymm(A), 0x88);
+            }
+            self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            match long {
+                true => {
+                    self.asm.gather(op::GATHERQPD, C, A, distance, B);
+                    self.finish(reg, half, C, Some(guard));
+                }
+                false => {
+                    self.asm.gather(op::GATHERQPS, C, A, distance, B);
+                    let place = Rm::Memory(RSP, stack::GATHERED + half as i32 * 16);
+                    self.asm.scalar(op::MOVUPS_STORE, C, place, None);
+                }
+            }
+        }
+        if !long {
+            self.asm.two(op::MOVUPS_LOAD, C, Rm::Memory(RSP, stack::GATHERED));
+            self.finish(reg, 0, C, Some(guard));
+        }
+    }
+
+    /// Stores thread by thread, in those of the guard.
+    fn masked_scatter(&mut self, reg: Reg, guard: Guard, slots: Slots, distance: i32) {
+        self.lanes_of(guard);
+        let lanes = 8 / self.halves(reg);
+        for half in 0..self.halves(reg) {
+            let from = self.reg(reg, half, A);
+            self.asm.with_byte(op::EXTRACTI128, from, 0, Rm::Ymm(B), 1);
+            for lane in 0..lanes {
+                let next = self.asm.label();
+                self.asm.test(RAX, 1 << (half * lanes + lane));
+                self.asm.jump_if(If::Zero, next);
+                self.asm.load(RCX, RSP, slots.addresses + (half * lanes + lane) as i32 * 8);
+                let of = if lane < lanes / 2 { from } else { B };
+                let vex = if lanes == 8 { op::PEXTRD } else { op::PEXTRQ };
+                let part = (lane % (lanes / 2)) as u8;
+                self.asm.scalar(vex, of, Rm::Memory(RCX, distance), Some(part));
+                self.asm.bind(next);
+            }
+        }
+    }
+
     fn gather(&mut self, reg: Reg, slots: Slots, distance: i32) {
         for half in 0..2 {
             self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half * VECTOR));
@@ -381,7 +481,13 @@ impl<'r> Generator<'r> {
 
     /// Has the helper perform the access, in the threads of the guard. It stops the strip if the
     /// helper refuses.
-    fn slow(&mut self, access: &Access, guard: Option<Guard>, live: &Set, done: Label) {
+    fn slow(
+        &mut self,
+        access: &Access,
+        guard: Option<Guard>,
+        (live, mask): (&Set, Option<&Mask>),
+        done: Label,
+    ) {
         let address = access.address.register();
         for half in 0..self.halves(address) {
             let from = self.reg(address, half, A);
@@ -409,6 +515,6 @@ impl<'r> Generator<'r> {
         }
         self.asm.jump(done);
         self.asm.bind(refused);
-        self.stop(access.site, live);
+        self.stop(access.site, live, mask);
     }
 }

@@ -16,6 +16,7 @@ pub struct Kernel {
     body: String,
     labels: u32,
     loops: u32,
+    branches: u32,
     threads: u32,
 }
 
@@ -24,7 +25,7 @@ impl Kernel {
     pub fn write(seed: u64) -> (String, u32) {
         let mut random = Random::new(seed);
         let threads = random.choose(&[32, 64, 96, 128, 256, 40]);
-        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, threads };
+        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, branches: 0, threads };
         let parts = 4 + kernel.random.below(10);
         (0..parts).for_each(|_| kernel.part());
         let mut results = String::new();
@@ -97,8 +98,8 @@ impl Kernel {
             6 | 7 => self.access(),
             8 => self.shared(),
             9 | 10 => self.repeat(),
-            11 => self.branch(),
-            12 | 13 => self.leave_one_by_one(),
+            11 | 12 => self.branch(),
+            13 => self.leave_one_by_one(),
             _ => self.bar(),
         }
     }
@@ -420,9 +421,10 @@ impl Kernel {
         self.add(format_args!("loop{label}:"));
         let count = 1 + self.below(4);
         for _ in 0..count {
-            match self.below(6) {
+            match self.below(7) {
                 0 => self.access(),
                 1 if self.loops == 1 => self.repeat(),
+                2 if self.branches == 0 => self.branch(),
                 _ => self.compute(),
             }
         }
@@ -434,19 +436,37 @@ impl Kernel {
         self.loops -= 1;
     }
 
-    /// A branch that threads may take differently.
+    /// A branch that threads may take differently, with another part for the others or not.
     fn branch(&mut self) {
         self.labels += 1;
+        self.branches += 1;
         let label = self.labels;
-        let condition = match self.below(3) {
+        let condition = match self.below(4) {
             0 => "setp.gt.u32 %p7, %t2, 1; @%p7".to_owned(),
-            1 => format!("@%p{}", self.below(4)),
+            1 | 2 => format!("@%p{}", self.below(4)),
             _ => "setp.gt.u32 %p7, %t1, 63; @!%p7".to_owned(),
         };
         self.add(format_args!("{condition} bra over{label};"));
-        let count = 1 + self.below(6);
-        (0..count).for_each(|_| self.compute());
-        self.add(format_args!("over{label}:"));
+        self.branch_part();
+        if self.below(2) == 0 {
+            self.add(format_args!("bra.uni met{label};"));
+            self.add(format_args!("over{label}:"));
+            self.branch_part();
+            self.add(format_args!("met{label}:"));
+        } else {
+            self.add(format_args!("over{label}:"));
+        }
+        self.branches -= 1;
+    }
+
+    fn branch_part(&mut self) {
+        for _ in 0..1 + self.below(5) {
+            match self.below(8) {
+                0 | 1 => self.access(),
+                2 if self.branches < 3 => self.branch(),
+                _ => self.compute(),
+            }
+        }
     }
 
     /// A loop that each thread leaves after a number of rounds of its own.
@@ -459,7 +479,21 @@ impl Kernel {
         self.add(format_args!("leave{label}:"));
         for _ in 0..1 + self.below(4) {
             let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
-            match self.below(5) {
+            match self.below(10) {
+                5 => self.add(format_args!("ld.global.f32 %f{d}, [%rd4+{}];", 4 * a)),
+                6 => self.add(format_args!(
+                    "add.u32 %n0, %r{a}, %n4; and.b32 %n0, %n0, 2047; mul.wide.u32 %rd5, %n0, 4;
+                     add.s64 %rd6, %rd1, %rd5; ld.global.u32 %r{d}, [%rd6];"
+                )),
+                7 => self.add(format_args!("st.global.f32 [%rd2+{}], %f{d};", 4 * a)),
+                8 => self.add(format_args!("ld.global.f64 %fd{}, [%rd10+{}];", d % 4, 8 * a)),
+                // Beyond, in the last rounds of some threads.
+                9 if a == 0 => self.add(format_args!(
+                    "setp.gt.u32 %p4, %n4, {}; selp.b32 %n2, 100000000, 0, %p4; mul.wide.s32 %rd9, %n2, 1;
+                     add.s64 %rd9, %rd4, %rd9; ld.global.f32 %f{d}, [%rd9];",
+                    1 + b
+                )),
+                9 => self.add(format_args!("st.shared.u32 [%t6], %r{d}; ld.shared.f32 %f{a}, [%t6];")),
                 4 => self.add(format_args!("fma.rn.f64 %fd{}, %fd{}, %fd{}, %fd1;", d % 4, a % 4, b % 4)),
                 0 => self.add(format_args!("fma.rn.f32 %f{d}, %f{a}, %f{b}, %f{c};")),
                 1 => self.add(format_args!("add.s32 %r{d}, %r{a}, %r{b};")),
