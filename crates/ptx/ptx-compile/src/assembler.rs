@@ -76,6 +76,29 @@ pub(crate) mod op {
     pub(crate) const SHUFPS: Vex = vex(0, 1, 0xc6);
     pub(crate) const FMADD231PS: Vex = vex(1, 2, 0xb8);
     pub(crate) const FMADD213PS: Vex = vex(1, 2, 0xa8);
+    pub(crate) const FMADD231PD: Vex = Vex { wide: true, ..FMADD231PS };
+    pub(crate) const ADDPD: Vex = vex(1, 1, 0x58);
+    pub(crate) const MULPD: Vex = vex(1, 1, 0x59);
+    pub(crate) const SUBPD: Vex = vex(1, 1, 0x5c);
+    pub(crate) const MINPD: Vex = vex(1, 1, 0x5d);
+    pub(crate) const DIVPD: Vex = vex(1, 1, 0x5e);
+    pub(crate) const MAXPD: Vex = vex(1, 1, 0x5f);
+    pub(crate) const SQRTPD: Vex = vex(1, 1, 0x51);
+    pub(crate) const CMPPD: Vex = vex(1, 1, 0xc2);
+    pub(crate) const ROUNDPS: Vex = vex(1, 3, 0x08);
+    pub(crate) const ROUNDPD: Vex = vex(1, 3, 0x09);
+    pub(crate) const CVTPS2PD: Vex = vex(0, 1, 0x5a);
+    pub(crate) const CVTPD2PS: Vex = vex(1, 1, 0x5a);
+    pub(crate) const CVTDQ2PD: Vex = vex(2, 1, 0xe6);
+    pub(crate) const CVTTPD2DQ: Vex = vex(1, 1, 0xe6);
+    pub(crate) const CVTTPS2DQ: Vex = vex(2, 1, 0x5b);
+    pub(crate) const MOVSHDUP: Vex = vex(2, 1, 0x16);
+    pub(crate) const PBLENDD: Vex = vex(1, 3, 0x02);
+    pub(crate) const PABSD: Vex = vex(1, 2, 0x1e);
+    pub(crate) const BROADCASTSD: Vex = vex(1, 2, 0x19);
+    pub(crate) const PEXTRQ: Vex = Vex { wide: true, ..PEXTRD };
+    pub(crate) const INSERTI128: Vex = vex(1, 3, 0x38);
+    pub(crate) const LDMXCSR: Vex = vex(0, 1, 0xae);
     pub(crate) const PADDD: Vex = vex(1, 1, 0xfe);
     pub(crate) const PSUBD: Vex = vex(1, 1, 0xfa);
     pub(crate) const PADDQ: Vex = vex(1, 1, 0xd4);
@@ -117,6 +140,7 @@ pub(crate) mod op {
     pub(crate) const MOVQ: Vex = Vex { wide: true, ..MOVD };
     pub(crate) const PEXTRD: Vex = vex(1, 3, 0x16);
     pub(crate) const GATHERQPS: Vex = vex(1, 2, 0x93);
+    pub(crate) const GATHERQPD: Vex = Vex { wide: true, ..GATHERQPS };
 }
 
 /// A condition of a jump: the low bits of its opcode.
@@ -188,11 +212,18 @@ impl Assembler {
         self.with_byte(op::BLENDVPS, to, old, new, mask << 4);
     }
 
-    /// `vgatherqps to(xmm), [addresses(ymm) + distance], mask(xmm)`.
-    pub(crate) fn gather(&mut self, to: u8, addresses: u8, distance: i32, mask: u8) {
+    /// Sets the control register of the vector unit.
+    pub(crate) fn set_control(&mut self, value: u32) {
+        let value = self.constant([value; 8]);
+        self.scalar(op::LDMXCSR, 2, value, None);
+    }
+
+    /// `vgatherqps to(xmm), [addresses(ymm) + distance], mask(xmm)`, and `vgatherqpd to(ymm), …,
+    /// mask(ymm)`.
+    pub(crate) fn gather(&mut self, vex: Vex, to: u8, addresses: u8, distance: i32, mask: u8) {
         let high = |register: u8| register >> 3 & 1;
-        self.code.extend([0xc4, (high(to) ^ 1) << 7 | (high(addresses) ^ 1) << 6 | 1 << 5 | 2]);
-        self.code.extend([(!mask & 15) << 3 | 1 << 2 | 1, op::GATHERQPS.opcode]);
+        self.code.extend([0xc4, (high(to) ^ 1) << 7 | (high(addresses) ^ 1) << 6 | 1 << 5 | vex.map]);
+        self.code.extend([u8::from(vex.wide) << 7 | (!mask & 15) << 3 | 1 << 2 | vex.prefix, vex.opcode]);
         // No base: the distance is always there.
         self.code.extend([(to & 7) << 3 | 4, (addresses & 7) << 3 | 5]);
         self.code.extend(distance.to_le_bytes());
@@ -337,11 +368,6 @@ impl Assembler {
         self.general(true, 0xff, 1, Rm::Ymm(register.0), 0);
     }
 
-    /// `[base + distance] -= 1`, of four bytes; sets the zero flag.
-    pub(crate) fn decrement_in_memory(&mut self, base: Gpr, distance: i32) {
-        self.general(false, 0xff, 1, Rm::Memory(base, distance), 0);
-    }
-
     /// `register <<= bits`.
     pub(crate) fn shift_left(&mut self, register: Gpr, bits: u8) {
         self.general(true, 0xc1, 4, Rm::Ymm(register.0), 1);
@@ -452,7 +478,14 @@ mod tests {
         assert!(found.len() >= expected.len(), "{} of {}", found.len(), expected.len());
     }
 
-    const THREE: [(Vex, &str); 32] = [
+    const THREE: [(Vex, &str); 39] = [
+        (op::ADDPD, "vaddpd"),
+        (op::MULPD, "vmulpd"),
+        (op::SUBPD, "vsubpd"),
+        (op::MINPD, "vminpd"),
+        (op::DIVPD, "vdivpd"),
+        (op::MAXPD, "vmaxpd"),
+        (op::FMADD231PD, "vfmadd231pd"),
         (op::ADDPS, "vaddps"),
         (op::MULPS, "vmulps"),
         (op::SUBPS, "vsubps"),
@@ -487,7 +520,14 @@ mod tests {
         (op::PSRAVD, "vpsravd"),
     ];
 
-    const TWO: [(Vex, &str, &str, &str); 12] = [
+    const TWO: [(Vex, &str, &str, &str); 19] = [
+        (op::SQRTPD, "vsqrtpd", "ymm", "YMMWORDPTR"),
+        (op::CVTPS2PD, "vcvtps2pd", "xmm", "XMMWORDPTR"),
+        (op::CVTDQ2PD, "vcvtdq2pd", "xmm", "XMMWORDPTR"),
+        (op::CVTTPS2DQ, "vcvttps2dq", "ymm", "YMMWORDPTR"),
+        (op::MOVSHDUP, "vmovshdup", "ymm", "YMMWORDPTR"),
+        (op::PABSD, "vpabsd", "ymm", "YMMWORDPTR"),
+        (op::BROADCASTSD, "vbroadcastsd", "xmm", "QWORDPTR"),
         (op::MOVUPS_LOAD, "vmovups", "ymm", "YMMWORDPTR"),
         (op::MOVAPS, "vmovaps", "ymm", "YMMWORDPTR"),
         (op::SQRTPS, "vsqrtps", "ymm", "YMMWORDPTR"),
@@ -559,8 +599,30 @@ mod tests {
             expected.push(format!("vmovmskpdecx,ymm{number}"));
             asm.two(op::PMOVMSKB, 1, Rm::Ymm(number));
             expected.push(format!("vpmovmskbecx,ymm{number}"));
-            asm.gather(number, first, 0x70, other);
+            asm.gather(op::GATHERQPS, number, first, 0x70, other);
             expected.push(format!("vgatherqpsxmm{number},DWORDPTR[ymm{first}*1+0x70],xmm{other}"));
+            asm.gather(op::GATHERQPD, number, first, 0x70, other);
+            expected.push(format!("vgatherqpdymm{number},QWORDPTR[ymm{first}*1+0x70],ymm{other}"));
+            for (vex, text) in [(op::CVTPD2PS, "vcvtpd2ps"), (op::CVTTPD2DQ, "vcvttpd2dq")] {
+                asm.two(vex, number, Rm::Ymm(other));
+                expected.push(format!("{text}xmm{number},ymm{other}"));
+                asm.two(vex, number, Rm::Memory(base, 0x80));
+                expected.push(format!("{text}xmm{number},YMMWORDPTR[{name}+0x80]"));
+            }
+            for (vex, text) in [(op::ROUNDPS, "vroundps"), (op::ROUNDPD, "vroundpd")] {
+                asm.with_byte(vex, number, 0, Rm::Ymm(other), 3);
+                expected.push(format!("{text}ymm{number},ymm{other},0x3"));
+            }
+            asm.with_byte(op::CMPPD, number, first, Rm::Ymm(other), 3);
+            expected.push(format!("vcmpunordpdymm{number},ymm{first},ymm{other}"));
+            asm.with_byte(op::PBLENDD, number, first, Rm::Ymm(other), 0xaa);
+            expected.push(format!("vpblenddymm{number},ymm{first},ymm{other},0xaa"));
+            asm.with_byte(op::INSERTI128, number, first, Rm::Ymm(other), 1);
+            expected.push(format!("vinserti128ymm{number},ymm{first},xmm{other},0x1"));
+            asm.scalar(op::PEXTRQ, number, Rm::Memory(base, 0x50), Some(1));
+            expected.push(format!("vpextrqQWORDPTR[{name}+0x50],xmm{number},0x1"));
+            asm.scalar(op::LDMXCSR, 2, Rm::Memory(base, 0x90), None);
+            expected.push(format!("vldmxcsrDWORDPTR[{name}+0x90]"));
         }
         check("vectors", asm.code, &expected);
     }
@@ -591,8 +653,6 @@ mod tests {
                 expected.push(format!("movBYTEPTR[{of}+0x48],al"));
                 asm.compare_in_memory(base, 0x48, 2);
                 expected.push(format!("cmpDWORDPTR[{of}+0x48],0x2"));
-                asm.decrement_in_memory(base, 0x48);
-                expected.push(format!("decDWORDPTR[{of}+0x48]"));
                 asm.call_memory(base, 0x48);
                 expected.push(format!("callQWORDPTR[{of}+0x48]"));
                 asm.copy(register, base);

@@ -1,5 +1,7 @@
 //! Memory that machine code and its user share while it runs.
 
+use crate::region::LATER;
+
 /// The registers of a warp: the start of each file of its frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,7 @@ pub struct Window {
     /// The least address.
     pub start: u64,
     /// The number of addresses from it on that eight threads may access which are at consecutive
-    /// words; the address is the first one's.
+    /// words or longs; the address is the first one's.
     pub consecutive: u64,
     /// The number of addresses that one thread may access.
     pub single: u64,
@@ -38,7 +40,7 @@ impl Window {
         Window {
             start: start.wrapping_sub(least),
             // An allocation of half the address space is none.
-            consecutive: room(bytes + 28).min(i64::MAX as u64),
+            consecutive: room(bytes + 7 * group.bytes).min(i64::MAX as u64),
             single: room(bytes).min(i64::MAX as u64),
             bias: least,
         }
@@ -79,7 +81,9 @@ pub struct Stop {
     pub left: u64,
     /// Number of times that they had been counted down to zero.
     pub rounds: u64,
-    padding: u64,
+    /// The threads that were there, as bits, and those that are to go on at each of the later
+    /// blocks of a [`Mask`](crate::Mask).
+    pub masks: [u8; 1 + LATER],
 }
 
 impl Stop {
@@ -134,14 +138,15 @@ pub struct Context {
     pub(crate) padding: u64,
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],
-    /// Words to be stored, or that were loaded: those of each element follow each other.
+    /// Words to be stored, or that were loaded: those of each element follow each other. Longs take
+    /// two rows.
     pub data: [[u32; 8]; 8],
     /// Where each strip stopped.
     pub stops: [Stop; STRIPS],
 }
 
 pub(crate) mod at {
-    use super::Context;
+    use super::{Context, Stop};
     use std::mem::offset_of;
 
     pub(crate) const HELPER: i32 = offset_of!(Context, helper) as i32;
@@ -158,4 +163,6 @@ pub(crate) mod at {
     pub(crate) const ADDRESS: i32 = offset_of!(Context, address) as i32;
     pub(crate) const DATA: i32 = offset_of!(Context, data) as i32;
     pub(crate) const STOPS: i32 = offset_of!(Context, stops) as i32;
+    /// In a stop.
+    pub(crate) const MASKS: i32 = offset_of!(Stop, masks) as i32;
 }

@@ -9,13 +9,14 @@
 
 mod access;
 mod compute;
+mod numbers;
 
 use crate::assembler::{Assembler, If, Label, R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
 use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
-use crate::region::{Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Target};
+use crate::region::{Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Target};
 
 /// The generator's own vector registers.
 pub(crate) const A: u8 = REGISTERS;
@@ -24,6 +25,9 @@ pub(crate) const C: u8 = REGISTERS + 2;
 
 /// Bytes of a vector.
 pub(crate) const VECTOR: i32 = 32;
+
+/// The control register of the vector unit, as kernels expect it.
+pub(crate) const DEFAULT_CONTROL: u32 = 0x1f80;
 
 /// PTX's NaN.
 const NAN: u32 = 0x7fff_ffff;
@@ -38,6 +42,8 @@ pub(crate) struct Generator<'r> {
     groups: Groups,
     /// The accesses generated so far.
     accesses: usize,
+    /// The block that is generated.
+    block: usize,
     /// Registers that the region writes.
     written: Set,
     labels: Vec<Label>,
@@ -57,8 +63,10 @@ mod stack {
     pub(super) const PREDICATES: i32 = 0;
     /// The predicates after the last strip.
     pub(super) const END: i32 = 8;
-    /// Backward jumps of loops that threads leave one by one, until the helper is asked.
-    pub(super) const PATIENCE: i32 = 16;
+    /// The backward jumps that were left, and the rounds of them, before a loop that threads leave
+    /// one by one: after it, strips are at the same time again.
+    pub(super) const LEFT: i32 = 16;
+    pub(super) const ROUNDS: i32 = 24;
     /// Place of vectors while a helper runs.
     pub(super) const SAVED: i32 = 32;
     /// The lanes of a gathered word.
@@ -90,6 +98,7 @@ pub(crate) fn generate(region: &Region) -> Option<(Vec<u8>, Groups)> {
         nans: Nans::of(region),
         groups: Groups::of(region),
         accesses: 0,
+        block: 0,
         written,
         labels,
         next_strip,
@@ -111,8 +120,6 @@ impl<'r> Generator<'r> {
         self.asm.copy(RBX, RDI);
         self.asm.load(RBP, RBX, at::WINDOWS);
         self.asm.load(R8, RBX, at::BASES);
-        self.asm.store_number(RSP, stack::PATIENCE, JUMPS as u32);
-
         self.asm.bind(next_warp);
         self.asm.load(RAX, RBX, at::FRAMES);
         self.asm.load(R12, RAX, 0);
@@ -309,11 +316,17 @@ impl<'r> Generator<'r> {
     fn block(&mut self, index: usize) {
         let block = &self.region.blocks[index];
         let label = self.labels[index];
+        self.block = index;
         self.asm.bind(label);
         // The first block is executed once, unless it is a loop.
         if block.lane_loop.is_none() && (index > 0 || self.is_entered_again()) {
             self.count(index);
         }
+        let here = block.mask.as_ref().map(|mask| Guard { predicate: mask.here, negated: false });
+        if let Some(here) = here {
+            self.count_lanes(here, self.region.blocks.len() + index);
+        }
+        let all = 2 * self.region.blocks.len();
         self.states = self.nans.starts[index].clone();
         let live = self.liveness.of_block(self.region, index);
         for (instruction, live) in block.instructions.iter().zip(live) {
@@ -321,8 +334,9 @@ impl<'r> Generator<'r> {
             dirty.into_iter().for_each(|reg| self.clean(reg));
             if let Some(guard) = instruction.guard
                 && block.lane_loop.is_none()
+                && Some(guard) != here
             {
-                self.count_lanes(guard);
+                self.count_lanes(guard, all);
             }
             match &instruction.operation {
                 Operation::Compute { meaning, d, sources } => {
@@ -334,6 +348,9 @@ impl<'r> Generator<'r> {
         if let (Some(lane_loop), End::Branch { guard, next, .. }) = (block.lane_loop, block.end) {
             self.repeat_lane_loop(index, lane_loop, guard);
             return self.go(index, next);
+        }
+        if let Some(guard) = block.counted {
+            self.count_lanes(guard, all);
         }
         match block.end {
             End::Jump(target) => self.go(index, target),
@@ -388,6 +405,9 @@ impl<'r> Generator<'r> {
             let home = self.rm(reg, 0);
             self.asm.two(op::MOVUPS_STORE, A, home);
         }
+        self.asm.store(RSP, stack::LEFT, R15);
+        self.asm.load(RAX, RBX, at::ROUNDS);
+        self.asm.store(RSP, stack::ROUNDS, RAX);
     }
 
     /// The end of a loop that threads leave one by one: it goes back while any of them stays, and
@@ -403,18 +423,15 @@ impl<'r> Generator<'r> {
             true => self.asm.vector(op::PANDN, mask, condition, Rm::Ymm(mask)),
         }
         self.finish(lane_loop.mask, 0, mask, None);
-        let (done, ask, again) = (self.asm.label(), self.asm.label(), self.labels[block]);
+        let (done, again) = (self.asm.label(), self.labels[block]);
         self.asm.two(op::TESTPS, mask, Rm::Ymm(mask));
         self.asm.jump_if(If::Zero, done);
-        self.asm.decrement_in_memory(RSP, stack::PATIENCE);
-        self.asm.jump_if(If::NotZero, again);
-        self.asm.jump(ask);
-        self.later.push(Box::new(move |this| {
-            this.asm.bind(ask);
-            this.asm.store_number(RSP, stack::PATIENCE, JUMPS as u32);
-            this.ask(block as u32, again);
-        }));
+        self.burn(block as u32, again);
+        self.asm.jump(again);
         self.asm.bind(done);
+        self.asm.load(R15, RSP, stack::LEFT);
+        self.asm.load(RAX, RSP, stack::ROUNDS);
+        self.asm.store(RBX, at::ROUNDS, RAX);
         let laps = self.reg(lane_loop.laps, 0, B);
         self.asm.load(RAX, RBX, at::LAPS);
         self.asm.two(op::MOVUPS_STORE, laps, Rm::Memory(RAX, lane_loop.index as i32 * VECTOR));
@@ -426,7 +443,7 @@ impl<'r> Generator<'r> {
         self.asm.test(RAX, u32::MAX);
         self.asm.jump_if(If::Zero, target);
         let live = self.liveness.starts[block as usize].clone();
-        self.stop(LOOP | block, &live);
+        self.stop(LOOP | block, &live, None);
     }
 
     /// Counts a backward jump; once in a while the helper is asked whether to go on.
@@ -453,8 +470,9 @@ impl<'r> Generator<'r> {
         self.asm.call(label);
     }
 
-    /// Leaves the code with what is live, before the site.
-    fn stop(&mut self, site: u32, live: &Set) {
+    /// Leaves the code with what is live, before the site, at which only the threads of the mask
+    /// are.
+    fn stop(&mut self, site: u32, live: &Set, mask: Option<&Mask>) {
         let live: Vec<Reg> = live.iter().filter(|reg| self.written.has(*reg)).collect();
         live.into_iter().for_each(|reg| self.leave(reg));
         // The stop of the strip, whose number is that of its byte of predicates.
@@ -470,6 +488,14 @@ impl<'r> Generator<'r> {
         self.asm.store(RAX, 8, R15);
         self.asm.load(RCX, RBX, at::ROUNDS);
         self.asm.store(RAX, 16, RCX);
+        self.asm.copy(RCX, RAX);
+        self.asm.set(RAX, 0xff);
+        self.asm.store_byte(RCX, at::MASKS);
+        let masks = mask.into_iter().flat_map(|mask| [mask.here].into_iter().chain(mask.later.clone()));
+        for (place, reg) in (at::MASKS..).zip(masks) {
+            self.lanes_of(Guard { predicate: reg, negated: false });
+            self.asm.store_byte(RCX, place);
+        }
         self.asm.store_number(RBX, at::STOPPED, 1);
         let next = self.next_strip;
         self.asm.jump(next);
@@ -516,11 +542,11 @@ impl<'r> Generator<'r> {
     }
 
     /// Counts the threads that a guard lets act.
-    fn count_lanes(&mut self, guard: Guard) {
+    fn count_lanes(&mut self, guard: Guard, counter: usize) {
         self.lanes_of(guard);
         self.asm.count_bits(RAX, RAX);
         self.asm.load(RCX, RBX, at::COUNTERS);
-        self.asm.add_to_memory(RCX, 16 * self.region.blocks.len() as i32, RAX);
+        self.asm.add_to_memory(RCX, counter as i32 * 8, RAX);
     }
 
     /// The threads that a guard lets act, as bits in `rax`.

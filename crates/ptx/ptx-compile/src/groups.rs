@@ -9,11 +9,15 @@ use crate::region::{Address, Instruction, Operation, Reg, Region};
 /// The largest difference of offsets in a group.
 const SPAN: i64 = 1 << 20;
 
+/// What accesses of a group have in common: address, key, the number of elements, and whether they
+/// are longs.
+type Key = (Address, u64, usize, bool);
+
 /// The groups of a region.
 pub(crate) struct Groups {
     pub(crate) all: Vec<Group>,
     /// The groups whose addresses are known on entering, for who checks them for all strips at once:
-    /// single words at an address that the region does not change before.
+    /// single words or longs at an address that the region does not change before.
     pub(crate) early: Vec<Early>,
     /// For each access, in order: its group, and whether it is the first.
     pub(crate) of_access: Vec<(usize, bool)>,
@@ -25,7 +29,7 @@ impl Groups {
         let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
         let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
         for block in &region.blocks {
-            let mut open: HashMap<(Address, u64, usize), usize> = HashMap::new();
+            let mut open: HashMap<Key, usize> = HashMap::new();
             for instruction in &block.instructions {
                 groups.add(instruction, &mut open);
                 groups.note_early(instruction, &written);
@@ -47,10 +51,10 @@ impl Groups {
         }
     }
 
-    fn add(&mut self, instruction: &Instruction, open: &mut HashMap<(Address, u64, usize), usize>) {
+    fn add(&mut self, instruction: &Instruction, open: &mut HashMap<Key, usize>) {
         let Operation::Access(access) = &instruction.operation else { return };
         let (offset, bytes) = (access.offset, access.bytes());
-        let key = (access.address, access.key, access.data.len());
+        let key = (access.address, access.key, access.data.len(), access.long);
         let joins = |group: &Group| {
             (group.least - offset) % bytes == 0
                 && (offset - group.least).abs() < SPAN

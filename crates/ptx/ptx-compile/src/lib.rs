@@ -32,10 +32,10 @@
 //!
 //! # Limits
 //!
-//! Nothing caches code between processes. Regions have no accesses of other sizes than words, no
-//! numbers of `.f64` and `.f16`, no `.ftz`, no branches that threads of a strip take differently
-//! (but at the end of a loop of one block without accesses), and no warp instructions; the
-//! interpreter executes these. There is no code for AVX-512.
+//! Nothing caches code between processes. Regions have no accesses of other sizes than words and
+//! longs, no numbers of `.f16`, no `.ftz` (but of `ex2`), no backward branches that threads of a
+//! strip take differently (but at the end of a loop of one block), and no warp
+//! instructions; the interpreter executes these. There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -55,15 +55,16 @@ pub use context::{Bases, Context, Early, Frame, Group, LOOP, STRIPS, Stop, WARPS
 use executable::Executable;
 pub use kind::supports;
 pub use region::{
-    Access, Address, Block, Class, End, Guard, Instruction, LaneLoop, Operation, Reg, Region, Register,
-    Target,
+    Access, Address, Block, Class, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,
+    Register, Target,
 };
 
 /// The machine code of a region.
 ///
 /// It counts, for all strips together: how often block `i` is executed, at `i`; how often the
-/// branch at its end is taken, at `blocks + i`; and at `2 * blocks` the threads that execute
-/// guarded instructions.
+/// branch at its end is taken, at `blocks + i`, or, if it has a [`Mask`], the threads that execute
+/// it; and at `2 * blocks` the threads that execute guarded instructions, and those that blocks
+/// count at their ends.
 pub struct Code {
     executable: Executable,
     bytes: Vec<u8>,

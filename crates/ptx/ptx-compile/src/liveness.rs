@@ -4,7 +4,7 @@
 //! moment at which it is. Of those that do not fit, the ones that are used least for their length
 //! stay in memory: on the stack, or, if the region never writes them, in the frame.
 
-use crate::region::{Class, End, Operation, Reg, Region, Target};
+use crate::region::{Class, End, Mask, Operation, Reg, Region, Target};
 
 /// A set of registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,6 +87,9 @@ impl Liveness {
         if let End::Branch { guard, .. } = end {
             live.insert(guard.predicate);
         }
+        if let Some(guard) = region.blocks[block].counted {
+            live.insert(guard.predicate);
+        }
         if let Some(lane_loop) = region.blocks[block].lane_loop {
             live.insert(lane_loop.mask);
             live.insert(lane_loop.laps);
@@ -98,6 +101,7 @@ impl Liveness {
     /// set is that of the first instruction.
     fn before<'s>(&'s self, region: &'s Region, block: usize) -> impl DoubleEndedIterator<Item = Set> + 's {
         let mut live = self.at_end(region, block);
+        let mask = &region.blocks[block].mask;
         let sets: Vec<Set> = region.blocks[block]
             .instructions
             .iter()
@@ -105,6 +109,10 @@ impl Liveness {
             .map(|instruction| {
                 instruction.definitions().into_iter().for_each(|reg| live.remove(reg));
                 instruction.uses().into_iter().for_each(|reg| live.insert(reg));
+                // Who stops at an access says where all threads are.
+                if let Some(Mask { here, later }) = mask {
+                    [here].into_iter().chain(later).for_each(|reg| live.insert(*reg));
+                }
                 live.clone()
             })
             .collect();
@@ -265,6 +273,7 @@ fn units(region: &Region, liveness: &Liveness) -> Vec<Unit> {
         if let End::Branch { guard, .. } = block.end {
             weight[guard.predicate.0 as usize] += worth;
         }
+        block.counted.iter().for_each(|guard| weight[guard.predicate.0 as usize] += worth);
         for reg in block.lane_loop.iter().flat_map(|lane_loop| [lane_loop.mask, lane_loop.laps]) {
             weight[reg.0 as usize] += 2.0 * worth;
             written[reg.0 as usize] = true;

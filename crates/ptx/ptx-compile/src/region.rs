@@ -65,7 +65,7 @@ impl Address {
     }
 }
 
-/// An access to memory: of one word, or of several that follow each other.
+/// An access to memory: of one word or long, or of several that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The number by which the region's user knows it.
@@ -76,16 +76,23 @@ pub struct Access {
     pub address: Address,
     /// Added to the address.
     pub offset: i64,
-    /// The words that are loaded or stored.
+    /// The words or longs that are loaded or stored.
     pub data: Vec<Reg>,
+    /// Whether they are longs.
+    pub long: bool,
     /// Whether it stores.
     pub store: bool,
 }
 
 impl Access {
+    /// The bytes of a word or long.
+    pub fn element(&self) -> i64 {
+        if self.long { 8 } else { 4 }
+    }
+
     /// The bytes that a thread accesses.
     pub fn bytes(&self) -> i64 {
-        4 * self.data.len() as i64
+        self.element() * self.data.len() as i64
     }
 }
 
@@ -157,7 +164,8 @@ pub enum End {
     /// Goes on there.
     Jump(Target),
     /// Goes to `taken` if the guard lets all threads act, to `next` if it lets none. There is no
-    /// third case: who enters the region has made sure.
+    /// third case, for who enters the region has made sure; but a negated guard that only lets some
+    /// act leads to `next`, to a block with the predicate as its [`Mask`].
     Branch {
         /// The condition.
         guard: Guard,
@@ -166,6 +174,12 @@ pub enum End {
         /// Target if it does not hold.
         next: Target,
     },
+}
+
+impl Default for End {
+    fn default() -> End {
+        End::Jump(Target::Exit(0))
+    }
 }
 
 impl End {
@@ -179,7 +193,7 @@ impl End {
 }
 
 /// A loop of one block that threads leave one by one. A thread that has left goes on computing until
-/// all have, with a guard on what is needed afterwards.
+/// all have, with a guard on accesses and on what is needed afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneLoop {
     /// A predicate of its own: the threads that have not left.
@@ -190,12 +204,29 @@ pub struct LaneLoop {
     pub index: u32,
 }
 
-/// Instructions that follow each other.
+/// Threads of which some are in a block while others wait for them further on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mask {
+    /// A predicate of its own: the threads in the block. It guards what others must not do.
+    pub here: Reg,
+    /// Predicates likewise: the threads that are to go on at later blocks, at most [`LATER`]; all
+    /// others wait where they meet again.
+    pub later: Vec<Reg>,
+}
+
+/// Most blocks at which threads of a strip wait for others.
+pub const LATER: usize = 7;
+
+/// Instructions that follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Whether the block is a loop of this kind; its end is a branch to itself, which the threads
     /// take that stay.
     pub lane_loop: Option<LaneLoop>,
+    /// The threads in the block, if others may have gone another way.
+    pub mask: Option<Mask>,
+    /// The threads that are counted at the end: those that a branch sends another way.
+    pub counted: Option<Guard>,
     /// The instructions.
     pub instructions: Vec<Instruction>,
     /// Its last step: the blocks that may follow.

@@ -7,16 +7,16 @@ use std::ffi::c_void;
 
 use apex_random::Random;
 use ptx::ScalarType;
-use ptx::instruction::{Comparison, Part};
+use ptx::instruction::{Comparison, Part, Rounding};
 use ptx_compile::{
     Access, Address, Bases, Block, Class, Code, Context, Early, End, Frame, Guard, Instruction, LOOP,
-    LaneLoop, Operation, Outcome, Reg, Region, Register, Target, Window,
+    LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
-use ptx_lower::{Meaning, Op};
+use ptx_lower::{Meaning, Modifiers, Op};
 
 const WORDS: u32 = 24;
 const LONGS: u32 = 6;
-const PREDICATES: u32 = 6;
+const PREDICATES: u32 = 8;
 const WARPS: usize = 2;
 const THREADS: usize = 32 * WARPS;
 const ELEMENTS: usize = 512;
@@ -31,6 +31,9 @@ const BOUND: Reg = Reg(23);
 const COMPUTED: u64 = 18;
 /// A predicate for loops, and a long that is an address.
 const STAYS: Reg = Reg(WORDS + LONGS + PREDICATES - 1);
+/// The threads in a block that others have gone past, and those of them that act.
+const HERE: Reg = Reg(WORDS + LONGS + PREDICATES - 3);
+const ACTING: Reg = Reg(WORDS + LONGS + PREDICATES - 2);
 const POINTER: Reg = Reg(WORDS + LONGS - 1);
 
 fn word(random: &mut Random) -> Reg {
@@ -42,7 +45,7 @@ fn long(random: &mut Random) -> Reg {
 }
 
 fn predicate(random: &mut Random) -> Reg {
-    Reg(WORDS + LONGS + random.below(u64::from(PREDICATES) - 1) as u32)
+    Reg(WORDS + LONGS + random.below(u64::from(PREDICATES) - 3) as u32)
 }
 
 fn compute(op: Op, ty: ScalarType, d: Reg, sources: &[Reg]) -> Operation {
@@ -69,7 +72,8 @@ fn operation(random: &mut Random) -> Operation {
     let (d, a, b, c) = (word(r), word(r), word(r), word(r));
     let (ld, la, lb, p) = (long(r), long(r), long(r), predicate(r));
     let relation = r.choose(&RELATIONS);
-    match r.below(16) {
+    match r.below(26) {
+        16..=25 => wide_operation(r),
         0..=2 => {
             let op = r.choose(&[
                 Op::Add,
@@ -126,11 +130,90 @@ fn operation(random: &mut Random) -> Operation {
             0 => compute(Op::Move, B32, d, &[a]),
             1 => compute(Op::Convert { to: U32, finite: false }, U64, d, &[la]),
             2 => compute(Op::Convert { to: S64, finite: false }, S32, ld, &[a]),
-            3 => compute(Op::Convert { to: F32, finite: false }, S32, d, &[a]),
+            3 => rounded(Op::Convert { to: F32, finite: false }, S32, Rounding::Nearest, d, &[a]),
             _ => compute(Op::Xor, Pred, p, &[p, predicate(r)]),
         },
     }
 }
+
+fn rounded(op: Op, ty: ScalarType, rounding: Rounding, d: Reg, sources: &[Reg]) -> Operation {
+    let modifiers = Modifiers { rounding: Some(rounding), ..Modifiers::default() };
+    Operation::Compute { meaning: Meaning { op, ty, modifiers }, d, sources: sources.to_vec() }
+}
+
+const WHOLE: [Rounding; 4] =
+    [Rounding::WholeNearest, Rounding::WholeDown, Rounding::WholeUp, Rounding::WholeZero];
+
+/// `.f64`, longs, conversions, and what is composed of several instructions.
+fn wide_operation(r: &mut Random) -> Operation {
+    use ScalarType::{F32, F64, S16, S32, S64, U8, U32, U64};
+    let (d, a, b, c) = (word(r), word(r), word(r), word(r));
+    let (ld, la, lb, lc, p) = (long(r), long(r), long(r), long(r), predicate(r));
+    let convert = |to| Op::Convert { to, finite: false };
+    match r.below(20) {
+        0..=2 => {
+            let op = r.choose(&[
+                Op::Add,
+                Op::Subtract,
+                Op::Multiply(Part::Low),
+                Op::Divide,
+                Op::Minimum,
+                Op::Maximum,
+            ]);
+            compute(op, F64, ld, &[la, lb])
+        }
+        3 => compute(Op::MultiplyAdd(Part::Low), F64, ld, &[la, lb, lc]),
+        4 => {
+            let op = r.choose(&[Op::SquareRoot, Op::Reciprocal, Op::Absolute, Op::Negate]);
+            compute(op, F64, ld, &[la])
+        }
+        5 => compare(r.choose(&RELATIONS), F64, p, [la, lb]),
+        6 => rounded(convert(F32), F64, Rounding::Nearest, d, &[la]),
+        7 => compute(convert(F64), F32, ld, &[a]),
+        8 => compute(convert(F64), r.choose(&[S32, U32]), ld, &[a]),
+        9 => rounded(convert(F32), U32, Rounding::Nearest, d, &[a]),
+        10 => rounded(convert(r.choose(&[S32, U32, F32])), F32, r.choose(&WHOLE), d, &[a]),
+        11 => match r.below(2) {
+            0 => rounded(convert(S32), F64, r.choose(&WHOLE), d, &[la]),
+            _ => rounded(convert(F64), F64, r.choose(&WHOLE), ld, &[la]),
+        },
+        12 => {
+            let op = r.choose(&[Op::Divide, Op::Remainder, Op::Multiply(Part::High)]);
+            compute(op, r.choose(&[S32, U32]), d, &[a, b])
+        }
+        13 => compute(Op::Multiply(Part::Low), U64, ld, &[la, lb]),
+        14 => compute(Op::MultiplyAdd(Part::Low), S64, ld, &[la, lb, lc]),
+        15 => {
+            let op = r.choose(&[Op::Minimum, Op::Maximum]);
+            compute(op, r.choose(&[S64, U64]), ld, &[la, lb])
+        }
+        16 => match r.below(3) {
+            0 => compute(Op::ShiftRight, S64, ld, &[la, a]),
+            1 => compute(Op::Negate, S64, ld, &[la]),
+            _ => compute(Op::Absolute, S32, d, &[a]),
+        },
+        17 => compute(Op::Funnel { left: r.below(2) == 0, wrap: true }, ScalarType::B32, d, &[a, b, c]),
+        18 => compute(convert(r.choose(&[S16, U8, U32])), r.choose(&[S16, U8, S32]), d, &[a]),
+        _ => match r.below(3) {
+            0 => rounded(Op::MultiplyAdd(Part::Low), F32, r.choose(&DIRECTIONS), d, &[a, b, c]),
+            1 => {
+                let modifiers = Modifiers { saturates: true, ..Modifiers::default() };
+                let meaning = Meaning { op: convert(F32), ty: F32, modifiers };
+                Operation::Compute { meaning, d, sources: vec![a] }
+            }
+            _ => {
+                let modifiers = Modifiers { approximate: true, ..Modifiers::default() };
+                let (op, sources) = match r.below(2) {
+                    0 => (Op::Divide, vec![a, b]),
+                    _ => (Op::ReciprocalSquareRoot, vec![a]),
+                };
+                Operation::Compute { meaning: Meaning { op, ty: F32, modifiers }, d, sources }
+            }
+        },
+    }
+}
+
+const DIRECTIONS: [Rounding; 3] = [Rounding::Down, Rounding::Up, Rounding::Zero];
 
 fn guard(random: &mut Random) -> Option<Guard> {
     (random.below(5) == 0).then(|| Guard { predicate: predicate(random), negated: random.below(2) == 0 })
@@ -155,15 +238,32 @@ fn access(random: &mut Random, site: u32) -> Access {
     };
     // Pairs are aligned where the index is even.
     let data = if data.len() == 2 && !matches!(address, Address::Long(_)) { vec![d] } else { data };
-    Access { site, key: u64::from(store), address, offset, data, store }
+    Access { site, key: u64::from(store), address, offset, data, long: false, store }
+}
+
+/// An access to longs: loads from the array, stores to the thread's own.
+fn access_to_longs(random: &mut Random, site: u32) -> Access {
+    let store = random.below(3) == 0;
+    let (address, offset) = match store {
+        true => {
+            (Address::Indexed { index: THREAD, signed: false, shift: 3 }, 4096 + 512 * random.below(2) as i64)
+        }
+        false => (Address::Long(POINTER), 8 * random.below(4) as i64),
+    };
+    Access { site, key: u64::from(store), address, offset, data: vec![long(random)], long: true, store }
 }
 
 fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) -> Vec<Instruction> {
     let count = 1 + random.below(12);
     let one = |_| {
-        if lane_loop.is_none() && random.below(5) == 0 {
+        if random.below(5) == 0 {
             *sites += 1;
-            let (guard, access) = (guard(random), access(random, *sites - 1));
+            let access = if random.below(3) == 0 { access_to_longs } else { access };
+            let guard = match lane_loop {
+                Some(mask) => Some(Guard { predicate: mask, negated: false }),
+                None => guard(random),
+            };
+            let access = access(random, *sites - 1);
             return Instruction { guard, operation: Operation::Access(access) };
         }
         let guard = match lane_loop {
@@ -179,6 +279,34 @@ fn plain(operation: Operation) -> Instruction {
     Instruction { guard: None, operation }
 }
 
+/// Blocks 3 and 4: some threads go past the second.
+fn branch(random: &mut Random, sites: &mut u32) -> [Block; 2] {
+    use ScalarType::Pred;
+    let mut before = instructions(random, sites, None);
+    before.push(plain(compute(Op::Xor, Pred, HERE, &[predicate(random), predicate(random)])));
+    let here = Guard { predicate: HERE, negated: false };
+    let mut inside = Vec::new();
+    for Instruction { guard, operation } in instructions(random, sites, None) {
+        let Some(guard) = guard else {
+            inside.push(Instruction { guard: Some(here), operation });
+            continue;
+        };
+        let turn = if guard.negated { Op::Not } else { Op::Move };
+        inside.push(plain(compute(turn, Pred, ACTING, &[guard.predicate])));
+        inside.push(plain(compute(Op::And, Pred, ACTING, &[ACTING, HERE])));
+        let acting = Guard { predicate: ACTING, negated: false };
+        inside.push(Instruction { guard: Some(acting), operation });
+    }
+    let guard = Guard { predicate: HERE, negated: true };
+    let end = End::Branch { guard, taken: Target::Block(5), next: Target::Block(4) };
+    let mask = Some(Mask { here: HERE, later: Vec::new() });
+    let end_inside = End::Jump(Target::Block(5));
+    [
+        Block { instructions: before, end, ..Block::default() },
+        Block { mask, instructions: inside, end: end_inside, ..Block::default() },
+    ]
+}
+
 fn region(random: &mut Random) -> Region {
     let mut registers = Vec::new();
     for (class, count) in [(Class::Word, WORDS), (Class::Long, LONGS), (Class::Predicate, PREDICATES)] {
@@ -189,13 +317,16 @@ fn region(random: &mut Random) -> Region {
     let mut sites = 0;
     let next = |index: u32| End::Jump(Target::Block(index));
     let guard = Guard { predicate: STAYS, negated: false };
-    let mut blocks =
-        vec![Block { lane_loop: None, instructions: instructions(random, &mut sites, None), end: next(1) }];
+    let mut blocks = vec![Block {
+        instructions: instructions(random, &mut sites, None),
+        end: next(1),
+        ..Block::default()
+    }];
     let mut body = instructions(random, &mut sites, None);
     body.push(plain(compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE])));
     body.push(plain(compare(Comparison::Less, ScalarType::U32, STAYS, [COUNTER, LIMIT])));
     let end = End::Branch { guard, taken: Target::Block(1), next: Target::Block(2) };
-    blocks.push(Block { lane_loop: None, instructions: body, end });
+    blocks.push(Block { instructions: body, end, ..Block::default() });
     let masked = Some(Guard { predicate: mask, negated: false });
     let mut body = instructions(random, &mut sites, Some(mask));
     let count = compute(Op::Add, ScalarType::U32, COUNTER, &[COUNTER, ONE]);
@@ -205,17 +336,151 @@ fn region(random: &mut Random) -> Region {
     body.push(plain(compare(Comparison::NotEqual, ScalarType::U32, STAYS, [COUNTER, BOUND])));
     let end = End::Branch { guard, taken: Target::Block(2), next: Target::Block(3) };
     let lane_loop = Some(LaneLoop { mask, laps, index: 0 });
-    blocks.push(Block { lane_loop, instructions: body, end });
-    blocks.push(Block {
-        lane_loop: None,
-        instructions: instructions(random, &mut sites, None),
-        end: End::Jump(Target::Exit(0)),
-    });
+    blocks.push(Block { lane_loop, instructions: body, end, ..Block::default() });
+    blocks.extend(branch(random, &mut sites));
+    let instructions = instructions(random, &mut sites, None);
+    blocks.push(Block { instructions, end: End::Jump(Target::Exit(0)), ..Block::default() });
     // Registers that nobody needs afterwards die in the region.
     let is_needed =
         |reg: &Reg| *reg != COUNTER && (reg.0 >= COMPUTED as u32 && reg.0 < WORDS || random.below(3) > 0);
-    let needed = (0..WORDS + LONGS + PREDICATES - 1).map(Reg).filter(is_needed).collect();
+    let needed = (0..WORDS + LONGS + PREDICATES - 2).map(Reg).filter(is_needed).collect();
     Region { registers, blocks, exits: vec![needed] }
+}
+
+fn any_long(random: &mut Random) -> u64 {
+    let special = [0, 1 << 63, 0x7ff8_0000_0000_0001, 0xfff0_0000_0000_0000, 0x7ff0_0000_0000_0001, 1];
+    match random.below(4) {
+        0 => special[random.index(special.len())],
+        1 | 2 => (f64::from(random.signed()) * random.below(1 << 31) as f64).to_bits(),
+        _ => random.bits(),
+    }
+}
+
+/// A result of numbers of `.f64`: a source that is a NaN, made quiet, or what is computed.
+fn of_numbers(sources: &[f64], result: f64) -> u64 {
+    let nan = sources.iter().find(|source| source.is_nan());
+    nan.map_or(result.to_bits(), |nan| nan.to_bits() | 1 << 51)
+}
+
+/// The lesser of two numbers of `.f64`, by bits, or the greater.
+fn extremum_of_doubles(least: bool, a: f64, b: f64) -> u64 {
+    let first = match a == b {
+        true => a.is_sign_negative() == least,
+        false if least => a < b,
+        false => a > b,
+    };
+    if b.is_nan() || first { a.to_bits() } else { b.to_bits() }
+}
+
+fn whole(value: f64, rounding: Option<Rounding>) -> f64 {
+    match rounding {
+        Some(Rounding::WholeDown) => value.floor(),
+        Some(Rounding::WholeUp) => value.ceil(),
+        Some(Rounding::WholeZero) => value.trunc(),
+        _ => value.round_ties_even(),
+    }
+}
+
+/// `a * b + c` in another direction, of which the sum is exact in more digits than `.f64` has: the
+/// nearest number, and what it lacks, tell.
+fn fused(a: f32, b: f32, c: f32, rounding: Option<Rounding>) -> f32 {
+    let nearest = a.mul_add(b, c);
+    if !nearest.is_finite() && !(a.is_finite() && b.is_finite() && c.is_finite()) {
+        return nearest;
+    }
+    // The product is exact; `low` is what the sum of it and `c` lacks.
+    let (product, addend) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + addend;
+    let part = sum - product;
+    let low = (product - (sum - part)) + (addend - part);
+    let compared = f64::from(nearest).partial_cmp(&sum).unwrap();
+    let compared = compared.then(0f64.partial_cmp(&low).unwrap());
+    let zero = sum == 0.0 && low == 0.0;
+    let same_signs = (product.is_sign_negative()) == addend.is_sign_negative();
+    match rounding {
+        Some(Rounding::Down) if zero && !same_signs => -0.0,
+        _ if zero => nearest,
+        Some(Rounding::Down) if compared.is_gt() => nearest.next_down(),
+        Some(Rounding::Up) if compared.is_lt() => nearest.next_up(),
+        Some(Rounding::Zero) if compared.is_gt() && sum > 0.0 => nearest.next_down(),
+        Some(Rounding::Zero) if compared.is_lt() && sum < 0.0 => nearest.next_up(),
+        _ => nearest,
+    }
+}
+
+/// What an operation of [`wide_operation`] computes; `None` if it is another.
+fn evaluate_wide(meaning: &Meaning, s: &[u64]) -> Option<u64> {
+    use ScalarType::{B32, F32, F64, S16, S32, S64, U8, U32, U64};
+    let (f, w) = (|index: usize| f32::from_bits(s[index] as u32), |index: usize| s[index] as u32);
+    let g = |index: usize| f64::from_bits(s[index]);
+    let rounding = meaning.modifiers.rounding;
+    let binary = |value: f64| Some(of_numbers(&[g(0), g(1)], value));
+    match (meaning.op, meaning.ty) {
+        (Op::Add, F64) => binary(g(0) + g(1)),
+        (Op::Subtract, F64) => binary(g(0) - g(1)),
+        (Op::Multiply(_), F64) => binary(g(0) * g(1)),
+        (Op::Divide, F64) => binary(g(0) / g(1)),
+        (Op::Minimum | Op::Maximum, F64) => Some(extremum_of_doubles(meaning.op == Op::Minimum, g(0), g(1))),
+        (Op::MultiplyAdd(_), F64) => Some(of_numbers(&[g(0), g(1), g(2)], g(0).mul_add(g(1), g(2)))),
+        (Op::SquareRoot, F64) => Some(of_numbers(&[g(0)], g(0).sqrt())),
+        (Op::Reciprocal, F64) => Some(of_numbers(&[g(0)], 1.0 / g(0))),
+        (Op::Absolute, F64) => Some(s[0] & i64::MAX as u64),
+        (Op::Negate, F64) => Some(s[0] ^ 1 << 63),
+        (Op::Compare { relation, .. }, F64) => Some(relates(relation, g(0), g(1))),
+        (Op::Convert { to: F32, .. }, F64) => Some(canonical(g(0) as f32)),
+        (Op::Convert { to: F64, .. }, F32) => Some(of_numbers(&[f(0).into()], f(0).into())),
+        (Op::Convert { to: F64, .. }, S32) => Some(f64::from(w(0) as i32).to_bits()),
+        (Op::Convert { to: F64, .. }, U32) => Some(f64::from(w(0)).to_bits()),
+        (Op::Convert { to: F64, .. }, F64) => Some(of_numbers(&[g(0)], whole(g(0), rounding))),
+        (Op::Convert { to: F32, .. }, U32) => Some(canonical(w(0) as f32)),
+        (Op::Convert { to: F32, .. }, F32) if meaning.modifiers.saturates => {
+            Some(canonical(if f(0) > 0.0 { f(0).min(1.0) } else { 0.0 }))
+        }
+        (Op::Convert { to: F32, .. }, F32) => Some(canonical(whole(f(0).into(), rounding) as f32)),
+        (Op::Convert { to: S32, .. }, F32) => Some((whole(f(0).into(), rounding) as i32 as u32).into()),
+        (Op::Convert { to: U32, .. }, F32) => Some((whole(f(0).into(), rounding) as u32).into()),
+        (Op::Convert { to: S32, .. }, F64) => {
+            let value = if g(0).is_nan() { i32::MIN } else { whole(g(0), rounding) as i32 };
+            Some(u64::from(value as u32))
+        }
+        (Op::Convert { to: to @ (S16 | U8 | U32), .. }, from @ (S16 | U8 | S32)) => {
+            let cut = |value: u32, ty| match ty {
+                S16 => value as i16 as u32,
+                U8 => value as u8 as u32,
+                _ => value,
+            };
+            Some(cut(cut(w(0), from), to).into())
+        }
+        (Op::Divide | Op::Remainder, U32 | S32) if w(1) == 0 => Some(u64::from(u32::MAX)),
+        (Op::Divide, U32) => Some((w(0) / w(1)).into()),
+        (Op::Remainder, U32) => Some((w(0) % w(1)).into()),
+        (Op::Divide, S32) => Some(((w(0) as i32).wrapping_div(w(1) as i32) as u32).into()),
+        (Op::Remainder, S32) => Some(((w(0) as i32).wrapping_rem(w(1) as i32) as u32).into()),
+        (Op::Multiply(Part::High), U32) => Some(u64::from(w(0)) * u64::from(w(1)) >> 32),
+        (Op::Multiply(Part::High), S32) => {
+            Some(u64::from((i64::from(w(0) as i32) * i64::from(w(1) as i32) >> 32) as u32))
+        }
+        (Op::Multiply(_), U64) => Some(s[0].wrapping_mul(s[1])),
+        (Op::MultiplyAdd(Part::Low), S64) => Some(s[0].wrapping_mul(s[1]).wrapping_add(s[2])),
+        (Op::Minimum, S64) => Some((s[0] as i64).min(s[1] as i64) as u64),
+        (Op::Maximum, S64) => Some((s[0] as i64).max(s[1] as i64) as u64),
+        (Op::Minimum, U64) => Some(s[0].min(s[1])),
+        (Op::Maximum, U64) => Some(s[0].max(s[1])),
+        (Op::ShiftRight, S64) => Some((s[0] as i64 >> w(1).min(63)) as u64),
+        (Op::Negate, S64) => Some(s[0].wrapping_neg()),
+        (Op::Absolute, S32) => Some((w(0) as i32).wrapping_abs() as u32 as u64),
+        (Op::Funnel { left, .. }, B32) => {
+            let both = s[1] << 32 | s[0];
+            Some(if left { both << (w(2) % 32) >> 32 } else { both >> (w(2) % 32) & 0xffff_ffff })
+        }
+        (Op::MultiplyAdd(_), F32) if rounding.is_some() => Some(canonical(fused(f(0), f(1), f(2), rounding))),
+        (Op::Divide, F32) if meaning.modifiers.approximate => {
+            let huge = f(1).abs() > f32::from_bits(0x7e80_0000) && f(1).is_finite();
+            Some(canonical(if huge { f(0) * 0f32.copysign(f(1)) } else { f(0) / f(1) }))
+        }
+        (Op::ReciprocalSquareRoot, F32) => Some(canonical((1.0 / f64::from(f(0)).sqrt()) as f32)),
+        _ => None,
+    }
 }
 
 fn canonical(value: f32) -> u64 {
@@ -244,6 +509,9 @@ fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
     let f = |index: usize| f32::from_bits(s[index] as u32);
     let w = |index: usize| s[index] as u32;
     let negative = 0x8000_0000u32;
+    if let Some(value) = evaluate_wide(meaning, s) {
+        return value;
+    }
     match (meaning.op, meaning.ty) {
         (Op::Move, _) => s[0],
         (Op::Select, _) => {
@@ -279,6 +547,8 @@ fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
         (Op::Absolute, F32) => u64::from(w(0) & !negative),
         (Op::Negate, F32) => u64::from(w(0) ^ negative),
         (Op::Xor, Pred) => s[0] ^ s[1],
+        (Op::And, Pred) => s[0] & s[1],
+        (Op::Not, Pred) => s[0] ^ 1,
         (Op::MultiplyAdd(Part::Wide), U32) => (s[0] * s[1]).wrapping_add(s[2]),
         (Op::MultiplyAdd(Part::Wide), _) => {
             (i64::from(w(0) as i32) * i64::from(w(1) as i32)).wrapping_add(s[2] as i64) as u64
@@ -333,7 +603,7 @@ impl State {
             .map(|reg| {
                 let value = |_| match reg {
                     _ if reg < WORDS => u64::from(any(random)),
-                    _ if reg < WORDS + LONGS => random.bits(),
+                    _ if reg < WORDS + LONGS => any_long(random),
                     _ => random.below(2),
                 };
                 (0..THREADS).map(value).collect()
@@ -379,14 +649,24 @@ impl State {
             }
             Operation::Access(access) => {
                 let base = match access.address {
-                    Address::Indexed { index, .. } => 4 * self.get(index, thread) as usize,
+                    Address::Indexed { index, shift, .. } => (self.get(index, thread) as usize) << shift,
                     other => self.get(other.register(), thread) as usize,
                 };
                 let at = (base + access.offset as usize) / 4;
                 for (element, &reg) in access.data.iter().enumerate() {
-                    match access.store {
-                        true => self.own[at + element] = self.get(reg, thread) as u32,
-                        false => self.values[reg.0 as usize][thread] = self.array[at + element].into(),
+                    let value = self.get(reg, thread);
+                    match (access.store, access.long) {
+                        (true, false) => self.own[at + element] = value as u32,
+                        (true, true) => {
+                            self.own[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+                        }
+                        (false, false) => {
+                            self.values[reg.0 as usize][thread] = self.array[at + element].into()
+                        }
+                        (false, true) => {
+                            let [low, high] = [self.array[at], self.array[at + 1]].map(u64::from);
+                            self.values[reg.0 as usize][thread] = low | high << 32;
+                        }
                     }
                 }
             }
@@ -398,7 +678,7 @@ impl State {
         for thread in 0..THREADS {
             let mut block = 0;
             loop {
-                let Block { lane_loop, instructions, end } = &region.blocks[block];
+                let Block { lane_loop, instructions, end, .. } = &region.blocks[block];
                 for instruction in instructions {
                     if lane_loop.is_some() || self.acts(instruction.guard, thread) {
                         self.execute(instruction, thread);
@@ -446,18 +726,23 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     let word = |lane: usize| (context.address[lane / 2] >> (32 * (lane % 2))) as u32;
     for lane in (0..8).filter(|lane| mask >> lane & 1 != 0) {
         let bytes = match access.address {
-            Address::Indexed { .. } => 4 * word(lane) as usize,
+            Address::Indexed { shift, .. } => (word(lane) as usize) << shift,
             Address::Word(_) => word(lane) as usize,
             Address::Long(_) => context.address[lane] as usize - start as usize,
         };
         let at = (bytes + access.offset as usize) / 4;
-        for element in 0..access.data.len() {
-            assert!(at + element < words);
+        for part in 0..access.bytes() as usize / 4 {
+            assert!(at + part < words);
+            // The word of the data: a long's two follow each other, in two rows.
+            let place = match access.long {
+                true => &mut context.data[lane / 4][2 * (lane % 4) + part],
+                false => &mut context.data[part][lane],
+            };
             // SAFETY: inside the array.
             unsafe {
                 match access.store {
-                    true => start.add(at + element).write(context.data[element][lane]),
-                    false => context.data[element][lane] = start.add(at + element).read(),
+                    true => start.add(at + part).write(*place),
+                    false => *place = start.add(at + part).read(),
                 }
             }
         }
@@ -483,12 +768,13 @@ fn bases(code: &Code, accesses: &[Access], state: &State) -> Vec<Bases> {
         for (strip, base) in bases.iter_mut().enumerate().take(THREADS / 8) {
             let value = |lane: usize| state.values[access.address.register().0 as usize][8 * strip + lane];
             let address = |lane: usize| match access.address {
-                Address::Indexed { .. } => start as u64 + 4 * value(lane),
+                Address::Indexed { shift, .. } => start as u64 + (value(lane) << shift),
                 Address::Word(_) => start as u64 + value(lane),
                 Address::Long(_) => value(lane),
             };
-            let end = address(7).wrapping_add(group.most as u64 + 4);
-            let is_known = (1..8).all(|lane| address(lane) == address(0).wrapping_add(4 * lane as u64))
+            let end = address(7).wrapping_add(group.most as u64 + group.bytes);
+            let is_known = (1..8)
+                .all(|lane| address(lane) == address(0).wrapping_add(group.bytes * lane as u64))
                 && end <= start as u64 + 4 * words as u64;
             if is_known && (place + strip) % 3 != 2 {
                 *base = address(0).wrapping_add(group.least as u64);

@@ -73,7 +73,7 @@ pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_CLUSTER, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
 pub use memory::tensor::{MAX_RANK, TensorMap};
-pub use native::Engine;
+pub use native::{Engine, Outside};
 pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, ParamLayout, Program, Relocation, RelocationTarget,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::code::{Code, Op};
 use crate::device::KernelId;
+use crate::native::Outside;
 use cuda_launch::{Dim3, FunctionAttributes};
 
 /// A module that can be executed, once its variables have addresses (see [`crate::Linked`]).
@@ -193,6 +194,24 @@ impl Program {
             let function = &self.functions[kernel.function as usize];
             let [generated, possible] = function.code.native.extent();
             (&*function.name, [generated, possible, function.code.steps.len()])
+        })
+    }
+
+    /// Returns the steps of kernels that are in no part that can become machine code: the kernel's
+    /// name, the instruction, why, and whether the step is in a loop.
+    pub fn interpreted(&self) -> impl Iterator<Item = (&str, &ptx::Mnemonic, Outside, bool)> {
+        self.kernels.iter().flat_map(|kernel| {
+            let Function { name, code } = &self.functions[kernel.function as usize];
+            let jumps = code.steps.iter().enumerate().filter_map(|(at, step)| match step.op {
+                Op::Jump { target } if target as usize <= at => Some(target as usize..at + 1),
+                _ => None,
+            });
+            let loops: Vec<std::ops::Range<usize>> = jumps.collect();
+            (0..code.steps.len()).filter_map(move |at| {
+                let origin = &code.origins[code.origin_of[at] as usize];
+                let repeated = loops.iter().any(|steps| steps.contains(&at));
+                Some((&**name, &origin.mnemonic, code.native.outside(at)?, repeated))
+            })
         })
     }
 

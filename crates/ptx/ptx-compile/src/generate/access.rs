@@ -12,7 +12,7 @@ use super::{A, B, C, GROUP, Generator, VECTOR, stack};
 use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
 use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
-use crate::region::{Access, Address, Class, Guard, Reg};
+use crate::region::{Access, Address, Class, Guard, Mask, Reg};
 
 /// Way in which the threads of a strip access memory.
 struct Mode;
@@ -50,8 +50,16 @@ impl<'r> Generator<'r> {
         let slots = self.slots(group);
         let (done, slow) = (self.asm.label(), self.asm.label());
         if let Some(guard) = guard {
-            self.some_lanes(guard, slow, done);
+            let some = self.asm.label();
+            self.some_lanes(guard, some, done);
+            self.later.push(Box::new(move |this| {
+                this.asm.bind(some);
+                this.masked_access(access, guard, slots, done, slow);
+            }));
         }
+        let block = &self.region.blocks[self.block];
+        let loop_mask = block.lane_loop.map(|lane_loop| Mask { here: lane_loop.mask, later: Vec::new() });
+        let mask = block.mask.clone().or(loop_mask);
         let early = self.groups.early.iter().position(|early| first && early.group == group);
         match early {
             Some(place) => self.known_access(access, slots, place as i32, group, done, slow),
@@ -60,7 +68,7 @@ impl<'r> Generator<'r> {
         self.asm.bind(done);
         self.later.push(Box::new(move |this| {
             this.asm.bind(slow);
-            this.slow(access, guard, &live, done);
+            this.slow(access, guard, (&live, mask.as_ref()), done);
         }));
     }
 
@@ -108,18 +116,21 @@ impl<'r> Generator<'r> {
         }));
     }
 
-    /// An access of consecutive words, from `rax` on.
+    /// An access of consecutive words or longs, from `rax` on.
     fn consecutive(&mut self, access: &Access, slots: Slots) {
-        let distance = (access.offset - slots.least) as i32;
-        match access.store {
-            true => {
-                let from = self.reg(access.data[0], 0, A);
-                self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RAX, distance));
-            }
-            false => {
-                let to = self.target(access.data[0], 0, None);
-                self.asm.two(op::MOVUPS_LOAD, to, Rm::Memory(RAX, distance));
-                self.finish(access.data[0], 0, to, None);
+        let (reg, distance) = (access.data[0], (access.offset - slots.least) as i32);
+        for half in 0..self.halves(reg) {
+            let place = Rm::Memory(RAX, distance + half as i32 * VECTOR);
+            match access.store {
+                true => {
+                    let from = self.reg(reg, half, A);
+                    self.asm.two(op::MOVUPS_STORE, from, place);
+                }
+                false => {
+                    let to = self.target(reg, half, None);
+                    self.asm.two(op::MOVUPS_LOAD, to, place);
+                    self.finish(reg, half, to, None);
+                }
             }
         }
     }
@@ -137,7 +148,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Goes past an access that no thread makes, and to the helper if not all do.
+    /// Goes past an access that no thread makes, and to `some` if not all do.
     fn some_lanes(&mut self, guard: Guard, some: Label, none: Label) {
         self.lanes_of(guard);
         self.asm.test(RAX, 0xff);
@@ -150,11 +161,12 @@ impl<'r> Generator<'r> {
     fn find_mode(&mut self, access: &'r Access, slots: Slots) {
         let (differs, found, unknown) = (self.asm.label(), self.asm.label(), self.asm.label());
         let consecutive = access.data.len() == 1;
+        let step = consecutive.then(|| access.element() as u32);
         match access.address {
-            Address::Long(reg) => self.compare_longs(reg, consecutive, differs),
-            Address::Word(reg) => self.compare_words(reg, false, 0, consecutive, differs),
+            Address::Long(reg) => self.compare_longs(reg, step, differs),
+            Address::Word(reg) => self.compare_words(reg, false, 0, step, differs),
             Address::Indexed { index, signed, shift } => {
-                self.compare_words(index, signed, shift, consecutive, differs);
+                self.compare_words(index, signed, shift, step, differs);
             }
         }
         if consecutive {
@@ -175,23 +187,21 @@ impl<'r> Generator<'r> {
     }
 
     /// The first thread's word in `rax`, extended and shifted; goes to `differs` unless the others
-    /// follow it. `B` has the differences then.
-    fn compare_words(&mut self, word: Reg, signed: bool, shift: u8, consecutive: bool, differs: Label) {
+    /// follow it at distances of so many bytes, if that is asked. `B` has the differences then.
+    fn compare_words(&mut self, word: Reg, signed: bool, shift: u8, step: Option<u32>, differs: Label) {
         let words = self.reg(word, 0, A);
         self.asm.scalar(op::MOVD, words, Rm::Ymm(RAX.0), None);
         self.asm.two(op::PBROADCASTD, B, Rm::Ymm(words));
         self.asm.vector(op::PSUBD, B, words, Rm::Ymm(B));
-        if !consecutive {
-            return;
-        }
-        let step = 4u32 >> shift.min(31);
+        let Some(bytes) = step else { return };
+        let step = bytes >> shift.min(31);
         let steps = self.asm.constant(std::array::from_fn(|lane| lane as u32 * step));
         self.asm.vector(op::PCMPEQD, C, B, steps);
         self.asm.two(op::PMOVMSKB, RCX.0, Rm::Ymm(C));
         self.asm.compare(RCX, -1);
         self.asm.jump_if(If::NotZero, differs);
         if step == 0 {
-            // Elements larger than a word are at no consecutive words.
+            // What is larger than the elements of the access is at no consecutive ones.
             self.asm.jump(differs);
         }
         let last = if signed { i32::MAX as u32 } else { u32::MAX } - 7 * step;
@@ -211,19 +221,19 @@ impl<'r> Generator<'r> {
     }
 
     /// The same of a long; `C` and `B` have the differences.
-    fn compare_longs(&mut self, long: Reg, consecutive: bool, differs: Label) {
+    fn compare_longs(&mut self, long: Reg, step: Option<u32>, differs: Label) {
         let low = self.reg(long, 0, A);
         self.asm.scalar(op::MOVQ, low, Rm::Ymm(RAX.0), None);
         self.asm.two(op::PBROADCASTQ, B, Rm::Ymm(low));
         self.asm.vector(op::PSUBQ, C, low, Rm::Ymm(B));
         let high = self.reg(long, 1, A);
         self.asm.vector(op::PSUBQ, B, high, Rm::Ymm(B));
-        if !consecutive {
-            return;
-        }
+        let Some(bytes) = step else { return };
         for (half, differences) in [C, B].into_iter().enumerate() {
-            let step =
-                |lane: usize| if lane.is_multiple_of(2) { 16 * half as u32 + 2 * lane as u32 } else { 0 };
+            let step = |word: usize| match word % 2 {
+                0 => bytes * (4 * half + word / 2) as u32,
+                _ => 0,
+            };
             let steps = self.asm.constant(std::array::from_fn(step));
             self.asm.vector(op::PCMPEQQ, A, differences, steps);
             self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(A));
@@ -306,10 +316,14 @@ impl<'r> Generator<'r> {
             self.asm.compare_in_memory(RSP, slots.mode, Mode::SAME as i32);
             self.asm.jump_if(If::NotZero, scattered);
             self.asm.load(RAX, RSP, slots.base);
+            let vex = if access.long { op::BROADCASTSD } else { op::BROADCASTSS };
             for (element, &reg) in access.data.iter().enumerate() {
-                let to = self.target(reg, 0, None);
-                self.asm.two(op::BROADCASTSS, to, Rm::Memory(RAX, distance + 4 * element as i32));
-                self.finish(reg, 0, to, None);
+                let place = Rm::Memory(RAX, distance + access.element() as i32 * element as i32);
+                for half in 0..self.halves(reg) {
+                    let to = self.target(reg, half, None);
+                    self.asm.two(vex, to, place);
+                    self.finish(reg, half, to, None);
+                }
             }
             self.asm.jump(done);
             self.asm.bind(scattered);
@@ -317,25 +331,141 @@ impl<'r> Generator<'r> {
         self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
         self.asm.jump_if(If::NotZero, slow);
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = distance + 4 * element as i32;
-            match access.store {
-                true => self.scatter(reg, slots, distance),
-                false => self.gather(reg, slots, distance),
+            let distance = distance + access.element() as i32 * element as i32;
+            match (access.store, access.long) {
+                (true, false) => self.scatter(reg, slots, distance),
+                (true, true) => self.scatter_longs(reg, slots, distance),
+                (false, false) => self.gather(reg, slots, distance),
+                (false, true) => self.gather_longs(reg, slots, distance),
             }
         }
         self.asm.jump(done);
+    }
+
+    /// An access that some threads make: a group of its own, in which each has an address. The
+    /// helper makes it if the window does not allow one of them.
+    fn masked_access(&mut self, access: &Access, guard: Guard, slots: Slots, done: Label, slow: Label) {
+        for half in 0..2 {
+            self.address_half(access.address, half);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
+            self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
+            self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
+            self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+            self.mask_half(guard, half);
+            self.asm.vector(op::PANDN, C, C, Rm::Ymm(B));
+            self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));
+            self.asm.test(RCX, 15);
+            self.asm.jump_if(If::NotZero, slow);
+            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
+            self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
+            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            self.asm.vector(op::PAND, A, A, Rm::Ymm(B));
+            let low_bits =
+                self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
+            self.asm.two(op::PTEST, A, low_bits);
+            self.asm.jump_if(If::NotZero, slow);
+        }
+        for (element, &reg) in access.data.iter().enumerate() {
+            let distance = access.element() as i32 * element as i32;
+            match access.store {
+                true => self.masked_scatter(reg, guard, slots, distance),
+                false => self.masked_gather(reg, guard, slots, distance),
+            }
+        }
+        self.asm.jump(done);
+    }
+
+    /// The threads of half of a guard, as longs of ones in `B`.
+    fn mask_half(&mut self, guard: Guard, half: usize) {
+        self.widen(guard.predicate, half, true, B);
+        if guard.negated {
+            let all = self.asm.constant([u32::MAX; 8]);
+            self.asm.vector(op::PXOR, B, B, all);
+        }
+    }
+
+    fn masked_gather(&mut self, reg: Reg, guard: Guard, slots: Slots, distance: i32) {
+        let long = self.class(reg) == Class::Long;
+        for half in 0..2 {
+            self.mask_half(guard, half);
+            if !long {
+                // The lower words of four longs.
+                self.asm.with_byte(op::EXTRACTI128, B, 0, Rm::Ymm(A), 1);
+                self.asm.with_byte(op::SHUFPS, B, B, Rm::Ymm(A), 0x88);
+            }
+            self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            match long {
+                true => {
+                    self.asm.gather(op::GATHERQPD, C, A, distance, B);
+                    self.finish(reg, half, C, Some(guard));
+                }
+                false => {
+                    self.asm.gather(op::GATHERQPS, C, A, distance, B);
+                    let place = Rm::Memory(RSP, stack::GATHERED + half as i32 * 16);
+                    self.asm.scalar(op::MOVUPS_STORE, C, place, None);
+                }
+            }
+        }
+        if !long {
+            self.asm.two(op::MOVUPS_LOAD, C, Rm::Memory(RSP, stack::GATHERED));
+            self.finish(reg, 0, C, Some(guard));
+        }
+    }
+
+    /// Stores thread by thread, in those of the guard.
+    fn masked_scatter(&mut self, reg: Reg, guard: Guard, slots: Slots, distance: i32) {
+        self.lanes_of(guard);
+        let lanes = 8 / self.halves(reg);
+        for half in 0..self.halves(reg) {
+            let from = self.reg(reg, half, A);
+            self.asm.with_byte(op::EXTRACTI128, from, 0, Rm::Ymm(B), 1);
+            for lane in 0..lanes {
+                let next = self.asm.label();
+                self.asm.test(RAX, 1 << (half * lanes + lane));
+                self.asm.jump_if(If::Zero, next);
+                self.asm.load(RCX, RSP, slots.addresses + (half * lanes + lane) as i32 * 8);
+                let of = if lane < lanes / 2 { from } else { B };
+                let vex = if lanes == 8 { op::PEXTRD } else { op::PEXTRQ };
+                let part = (lane % (lanes / 2)) as u8;
+                self.asm.scalar(vex, of, Rm::Memory(RCX, distance), Some(part));
+                self.asm.bind(next);
+            }
+        }
     }
 
     fn gather(&mut self, reg: Reg, slots: Slots, distance: i32) {
         for half in 0..2 {
             self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half * VECTOR));
             self.asm.vector(op::PCMPEQD, B, B, Rm::Ymm(B));
-            self.asm.gather(C, A, distance, B);
+            self.asm.gather(op::GATHERQPS, C, A, distance, B);
             self.asm.scalar(op::MOVUPS_STORE, C, Rm::Memory(RSP, stack::GATHERED + half * 16), None);
         }
         let to = self.target(reg, 0, None);
         self.asm.two(op::MOVUPS_LOAD, to, Rm::Memory(RSP, stack::GATHERED));
         self.finish(reg, 0, to, None);
+    }
+
+    fn gather_longs(&mut self, reg: Reg, slots: Slots, distance: i32) {
+        for half in 0..2 {
+            self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
+            self.asm.vector(op::PCMPEQD, B, B, Rm::Ymm(B));
+            self.asm.gather(op::GATHERQPD, C, A, distance, B);
+            self.finish(reg, half, C, None);
+        }
+    }
+
+    /// Stores longs thread by thread.
+    fn scatter_longs(&mut self, reg: Reg, slots: Slots, distance: i32) {
+        for half in 0..2 {
+            let from = self.reg(reg, half, A);
+            self.asm.with_byte(op::EXTRACTI128, from, 0, Rm::Ymm(B), 1);
+            for lane in 0..4 {
+                let of = if lane < 2 { from } else { B };
+                self.asm.load(RAX, RSP, slots.addresses + half as i32 * VECTOR + lane * 8);
+                self.asm.scalar(op::PEXTRQ, of, Rm::Memory(RAX, distance), Some(lane as u8 % 2));
+            }
+        }
     }
 
     /// Stores thread by thread: where several access the same, the last one's word stays.
@@ -351,16 +481,25 @@ impl<'r> Generator<'r> {
 
     /// Has the helper perform the access, in the threads of the guard. It stops the strip if the
     /// helper refuses.
-    fn slow(&mut self, access: &Access, guard: Option<Guard>, live: &Set, done: Label) {
+    fn slow(
+        &mut self,
+        access: &Access,
+        guard: Option<Guard>,
+        (live, mask): (&Set, Option<&Mask>),
+        done: Label,
+    ) {
         let address = access.address.register();
         for half in 0..self.halves(address) {
             let from = self.reg(address, half, A);
             self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RBX, at::ADDRESS + half as i32 * VECTOR));
         }
-        let place = |element: usize| Rm::Memory(RBX, at::DATA + element as i32 * VECTOR);
-        for (element, &reg) in access.data.iter().enumerate().filter(|_| access.store) {
-            let from = self.reg(reg, 0, A);
-            self.asm.two(op::MOVUPS_STORE, from, place(element));
+        let rows = access.element() as usize / 4;
+        let halves: Vec<(Reg, usize, Rm)> = (0..access.data.len() * rows)
+            .map(|row| (access.data[row / rows], row % rows, Rm::Memory(RBX, at::DATA + row as i32 * VECTOR)))
+            .collect();
+        for &(reg, half, place) in halves.iter().filter(|_| access.store) {
+            let from = self.reg(reg, half, A);
+            self.asm.two(op::MOVUPS_STORE, from, place);
         }
         if let Some(guard) = guard {
             self.lanes_of(guard);
@@ -369,14 +508,13 @@ impl<'r> Generator<'r> {
         self.asm.test(RAX, u32::MAX);
         let refused = self.asm.label();
         self.asm.jump_if(If::NotZero, refused);
-        for (element, &reg) in access.data.iter().enumerate().filter(|_| !access.store) {
-            debug_assert_eq!(self.class(reg), Class::Word);
-            let to = self.target(reg, 0, guard);
-            self.asm.two(op::MOVUPS_LOAD, to, place(element));
-            self.finish(reg, 0, to, guard);
+        for (reg, half, place) in halves.into_iter().filter(|_| !access.store) {
+            let to = self.target(reg, half, guard);
+            self.asm.two(op::MOVUPS_LOAD, to, place);
+            self.finish(reg, half, to, guard);
         }
         self.asm.jump(done);
         self.asm.bind(refused);
-        self.stop(access.site, live);
+        self.stop(access.site, live, mask);
     }
 }

@@ -5,7 +5,7 @@
 use ptx::instruction::Comparison;
 use ptx_lower::Meaning;
 
-use super::{A, B, C, Generator};
+use super::{A, B, C, DEFAULT_CONTROL, Generator};
 use crate::assembler::{Rm, Vex, op};
 use crate::kind::{Kind, kind};
 use crate::region::{Class, Guard, Reg};
@@ -75,13 +75,48 @@ impl Generator<'_> {
                 self.asm.vector(op::DIVPS, to, A, a);
             }
             Kind::Extremum { least } => self.extremum(least, to, sources),
+            Kind::FmaDirected(control) => {
+                self.asm.set_control(control);
+                self.multiply_add(to, sources);
+                self.asm.set_control(DEFAULT_CONTROL);
+            }
+            Kind::Unary(vex) => {
+                let a = self.rm(sources[0], half);
+                self.asm.two(vex, to, a);
+            }
+            Kind::Round(direction) => {
+                let a = self.rm(sources[0], 0);
+                self.asm.with_byte(op::ROUNDPS, to, 0, a, direction);
+            }
+            Kind::RoundDouble(direction) => {
+                let a = self.rm(sources[0], half);
+                self.asm.with_byte(op::ROUNDPD, to, 0, a, direction);
+            }
             Kind::Keep(bits) => self.with_constant(op::PAND, to, sources[0], half, bits),
             Kind::Flip(bits) => self.with_constant(op::PXOR, to, sources[0], half, bits),
-            Kind::Negate => {
-                let a = self.rm(sources[0], 0);
+            Kind::Negate(vex) => {
+                let a = self.rm(sources[0], half);
                 self.asm.vector(op::PXOR, B, B, Rm::Ymm(B));
-                self.asm.vector(op::PSUBD, to, B, a);
+                self.asm.vector(vex, to, B, a);
             }
+            Kind::ExtremumDouble { least } => self.extremum_of_doubles(least, to, sources, half),
+            Kind::FmaDouble | Kind::ReciprocalDouble | Kind::Widen | Kind::ToDouble { .. } => {
+                self.double(kind, to, sources, half);
+            }
+            Kind::Saturate | Kind::DivideApproximately => self.approximate_quotient(kind, to, sources),
+            Kind::ReciprocalRoot | Kind::PowerOfTwo { .. } | Kind::Narrow | Kind::UnsignedToFloat => {
+                self.through_doubles(kind, to, sources);
+            }
+            Kind::ToWord { direction, signed } => self.to_word(direction, signed, to, sources[0]),
+            Kind::DoubleToWord(direction) => self.double_to_word(direction, to, sources[0]),
+            Kind::CompareDouble(code) => self.compare_doubles(code, to, sources),
+            Kind::MultiplyHigh { signed } => self.multiply_high(signed, to, sources),
+            Kind::MultiplyLong { add } => self.multiply_long(add, to, sources, half),
+            Kind::ExtremumLong { least, signed } => self.extremum_of_longs(least, signed, to, sources, half),
+            Kind::ShiftRightLong => self.shift_right_long(to, sources, half),
+            Kind::Funnel { left } => self.funnel(left, to, sources),
+            Kind::Divide { signed, remainder } => self.divide(signed, remainder, to, sources),
+            Kind::Resize(sizes) => self.resize(sizes, to, sources[0]),
             Kind::MultiplyAdd => {
                 let a = self.reg(sources[0], 0, A);
                 let b = self.rm(sources[1], 0);
@@ -112,9 +147,9 @@ impl Generator<'_> {
             }
             Kind::Extend { signed } => self.widen(sources[0], half, signed, to),
             Kind::Truncate => {
-                let (low, high) = (self.reg(sources[0], 0, A), self.rm(sources[0], 1));
-                self.asm.with_byte(op::SHUFPS, A, low, high, 0x88);
-                self.asm.with_byte(op::PERMQ, to, 0, Rm::Ymm(A), 0xd8);
+                self.fetch(sources[0], 0, C);
+                self.fetch(sources[0], 1, A);
+                self.join_halves(to);
             }
             Kind::ToFloat => {
                 let a = self.rm(sources[0], 0);
@@ -139,8 +174,8 @@ impl Generator<'_> {
         self.asm.vector(op::FMADD231PS, to, b, a);
     }
 
-    fn with_constant(&mut self, vex: Vex, to: u8, a: Reg, half: usize, bits: u32) {
-        let bits = self.asm.constant([bits; 8]);
+    fn with_constant(&mut self, vex: Vex, to: u8, a: Reg, half: usize, bits: [u32; 2]) {
+        let bits = self.asm.constant(std::array::from_fn(|lane| bits[lane % 2]));
         let a = self.reg(a, half, A);
         self.asm.vector(vex, to, a, bits);
     }
@@ -148,6 +183,11 @@ impl Generator<'_> {
     /// A half of a word's lanes as longs. With its sign a mask stays one.
     pub(super) fn widen(&mut self, word: Reg, half: usize, signed: bool, to: u8) {
         let vex = if signed { op::PMOVSXDQ } else { op::PMOVZXDQ };
+        self.widen_by(vex, word, half, to);
+    }
+
+    /// A half of a word's lanes, made twice as wide by an instruction.
+    pub(super) fn widen_by(&mut self, vex: Vex, word: Reg, half: usize, to: u8) {
         match self.rm(word, 0) {
             Rm::Memory(base, distance) => {
                 self.asm.two(vex, to, Rm::Memory(base, distance + half as i32 * 16));
@@ -175,19 +215,31 @@ impl Generator<'_> {
     /// The lesser or greater number: a NaN loses, and -0 is less than 0.
     fn extremum(&mut self, least: bool, to: u8, sources: &[Reg]) {
         let (vex, join) = if least { (op::MINPS, op::POR) } else { (op::MAXPS, op::PAND) };
+        self.extremum_by([vex, join, op::CMPPS], to, sources, 0);
+    }
+
+    /// [`extremum`](Self::extremum) by an instruction, what joins its results where the numbers are
+    /// equal, and a comparison.
+    pub(super) fn extremum_by(
+        &mut self,
+        [vex, join, compare]: [Vex; 3],
+        to: u8,
+        sources: &[Reg],
+        half: usize,
+    ) {
         let (a, b) = (sources[0], sources[1]);
-        self.fetch(a, 0, A);
-        self.fetch(b, 0, B);
+        self.fetch(a, half, A);
+        self.fetch(b, half, B);
         // The instruction gives its second source where the numbers are equal.
         let (first, second) = (A, B);
         self.asm.vector(vex, C, first, Rm::Ymm(second));
         self.asm.vector(vex, A, second, Rm::Ymm(first));
         self.asm.vector(join, C, C, Rm::Ymm(A));
-        self.fetch(a, 0, A);
-        self.asm.with_byte(op::CMPPS, A, A, Rm::Ymm(A), 3);
+        self.fetch(a, half, A);
+        self.asm.with_byte(compare, A, A, Rm::Ymm(A), 3);
         self.asm.blend(C, C, Rm::Ymm(B), A);
-        self.asm.with_byte(op::CMPPS, B, B, Rm::Ymm(B), 3);
-        self.fetch(a, 0, A);
+        self.asm.with_byte(compare, B, B, Rm::Ymm(B), 3);
+        self.fetch(a, half, A);
         self.asm.blend(to, C, Rm::Ymm(A), B);
     }
 
@@ -223,8 +275,7 @@ impl Generator<'_> {
             self.asm.vector(vex, left, left, Rm::Ymm(B));
         }
         if long {
-            self.asm.with_byte(op::SHUFPS, C, C, Rm::Ymm(A), 0x88);
-            self.asm.with_byte(op::PERMQ, C, 0, Rm::Ymm(C), 0xd8);
+            self.join_halves(C);
         }
         match matches!(relation, NotEqual | LessEqual | GreaterEqual) {
             true => {

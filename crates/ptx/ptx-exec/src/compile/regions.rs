@@ -2,17 +2,22 @@
 //!
 //! A region is a range of steps that the generator knows, entered at its first step only. Branches
 //! in it depend on registers that other steps of the region compute of what is likely to be the
-//! same in all threads; whoever enters makes sure of it. Ranges are cut until that is so.
+//! same in all threads; whoever enters makes sure of it. Threads may take a forward branch
+//! differently: then each block up to where they meet again has a mask of the threads in it, and
+//! only branches forward. Ranges are cut until that is so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ptx::ScalarType;
 use ptx_compile::{
-    Access, Address, Block, End, Instruction, LaneLoop, Operation, Region, Register, Target, supports,
+    Access, Address, Block, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register, Target,
+    supports,
 };
+use ptx_lower::Meaning;
 
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::{Set, Span, live_in};
-use crate::native::{Counted, Lowered, Native, NativeRegion};
+use crate::native::{Counted, Lowered, Native, NativeRegion, Outside, Site};
 use crate::operands::{AccessArgs, AccessKind, Class, Guard, Indexed, Reg, Role, Space};
 
 /// The fewest steps of a region without a loop: fewer cost more to enter than they save.
@@ -31,6 +36,24 @@ pub(super) struct Source<'s> {
     pub(super) classes: &'s [Class],
     /// The register of the region that stands for each register.
     pub(super) places: &'s [Reg],
+}
+
+/// Steps in which threads are that have taken a branch differently, until they meet again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Area {
+    /// The branch.
+    branch: usize,
+    /// Where its blocks start, in order; the first is the step after the branch.
+    starts: Vec<usize>,
+    /// The step at which all threads are again.
+    end: usize,
+}
+
+impl Area {
+    /// Whether a step is in one of the blocks.
+    fn has(&self, step: usize) -> bool {
+        (self.branch + 1..self.end).contains(&step)
+    }
 }
 
 /// The prologue, if batches may pass it.
@@ -80,13 +103,26 @@ pub(super) fn find(
     finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
     let mut open = finder.known_ranges();
     let mut regions = Vec::new();
+    let mut outside: Vec<Option<Outside>> = (0..count)
+        .map(|at| Some(if finder.is_known(at) { Outside::Short } else { Outside::Unknown }))
+        .collect();
     while let Some((start, end)) = open.pop() {
         match finder.cut(start, end) {
-            Some(parts) => open.extend(parts),
+            Some(parts) => {
+                let kept = |at: &usize| parts.iter().any(|(start, end)| (start..end).contains(&at));
+                (start..end).filter(|at| !kept(at)).for_each(|at| outside[at] = Some(Outside::Branch));
+                open.extend(parts);
+            }
             None => regions.extend(finder.region(start, end)),
         }
     }
-    Native::new(regions, count)
+    Native::new(regions, outside)
+}
+
+/// An operation on predicates.
+fn on_predicates(op: ptx_lower::Op, d: ptx_compile::Reg, sources: &[ptx_compile::Reg]) -> Instruction {
+    let meaning = Meaning::plain(op, ScalarType::Pred);
+    Instruction { guard: None, operation: Operation::Compute { meaning, d, sources: sources.to_vec() } }
 }
 
 struct Finder<'s> {
@@ -104,6 +140,14 @@ struct Finder<'s> {
     jumps: Vec<(usize, usize)>,
     /// For each step the start of the loop that it ends, if threads leave that one by one.
     lane_loops: Vec<Option<usize>>,
+}
+
+/// The target of a jump.
+fn target(step: &Step) -> Option<usize> {
+    match step.op {
+        Op::Jump { target } => Some(target as usize),
+        _ => None,
+    }
 }
 
 /// Uses and definitions of a step.
@@ -176,9 +220,14 @@ impl Finder<'_> {
             }
             (Op::Access { args, .. }, Lowered::Moves(ty)) => {
                 let data: Vec<Reg> = args.data.iter().copied().take_while(|reg| reg.is_some()).collect();
-                ty.bytes() == 4
-                    && matches!(data.len(), 1 | 2 | 4)
-                    && data.iter().all(|&reg| self.class(reg) == Class::Word)
+                let (class, most) = match ty.bytes() {
+                    4 => (Class::Word, 4),
+                    8 => (Class::Long, 2),
+                    _ => return false,
+                };
+                matches!(data.len(), 1 | 2 | 4)
+                    && data.len() <= most
+                    && data.iter().all(|&reg| self.class(reg) == class)
                     && !args.synchronises
                     && args.space != Space::Local
                     && matches!(args.kind, AccessKind::Load | AccessKind::Store)
@@ -190,10 +239,7 @@ impl Finder<'_> {
 
     /// The target of a jump.
     fn jump(&self, at: usize) -> Option<usize> {
-        match self.source.steps[at].op {
-            Op::Jump { target } => Some(target as usize),
-            _ => None,
-        }
+        target(&self.source.steps[at])
     }
 
     /// The steps to which others than the one before jump from outside a range.
@@ -240,27 +286,98 @@ impl Finder<'_> {
                 return Some(parts.into_iter().filter(|(start, end)| start < end).collect());
             }
         }
-        let is_bad = |&at: &usize| {
-            self.jump(at).is_some()
-                && self.lane_loop(at, start).is_none()
-                && self.conditions(at, start, end).is_none()
-        };
-        let bad = (start..end).find(is_bad)?;
+        let bad = self.areas(start, end).err()?;
         Some([(start, bad), (bad + 1, end)].into_iter().filter(|(start, end)| start < end).collect())
     }
 
-    /// The first step of the loop that the jump at a step ends, if that is one block, computes only,
-    /// and threads leave it one by one.
+    /// The areas of a range, in order; the jump that threads take differently and that begins none,
+    /// if there is one.
+    fn areas(&self, start: usize, end: usize) -> Result<Vec<Area>, usize> {
+        let mut areas = Vec::new();
+        loop {
+            let found = self.areas_beside(start, end, &areas)?;
+            if found == areas {
+                return Ok(found);
+            }
+            if found.len() < areas.len() {
+                // What they compute makes no branch uniform.
+                return Err(areas[0].branch);
+            }
+            areas = found;
+        }
+    }
+
+    /// The areas of a range, if threads differ in what other areas compute.
+    fn areas_beside(&self, start: usize, end: usize, others: &[Area]) -> Result<Vec<Area>, usize> {
+        let (mut areas, mut at) = (Vec::new(), start);
+        while at < end {
+            let diverges = self.jump(at).is_some()
+                && self.lane_loop(at, start).is_none()
+                && self.conditions(at, start, end, others).is_none();
+            if !diverges {
+                at += 1;
+                continue;
+            }
+            let area = self.area(at, end).ok_or(at)?;
+            at = area.end;
+            areas.push(area);
+        }
+        Ok(areas)
+    }
+
+    /// The area that a branch begins; `None` if it leads back, or the area has loops, is entered
+    /// from elsewhere, or has too many blocks.
+    fn area(&self, branch: usize, end: usize) -> Option<Area> {
+        let mut last = self.jump(branch)?;
+        let mut starts = BTreeSet::from([branch + 1, last]);
+        let mut at = branch + 1;
+        while at < last {
+            if let Some(target) = self.jump(at) {
+                (target > at).then_some(())?;
+                starts.extend([at + 1, target]);
+                last = last.max(target);
+            }
+            at += 1;
+        }
+        starts.retain(|start| *start < last);
+        let is_entered = self
+            .jumps
+            .iter()
+            .any(|&(from, to)| !(branch..last).contains(&from) && (branch + 1..last).contains(&to));
+        let fits = branch + 1 < last && last <= end && starts.len() <= LATER + 1;
+        (fits && !is_entered).then(|| Area { branch, starts: starts.into_iter().collect(), end: last })
+    }
+
+    /// The first step of the loop that the jump at a step ends, if that is one block, and threads
+    /// leave it one by one, however many rounds others make and whatever they write.
     fn find_lane_loop(&self, at: usize) -> Option<usize> {
         let step = &self.source.steps[at];
         let first = self.jump(at).filter(|&target| target < at)?;
         let (Guard::If(condition) | Guard::Unless(condition)) = step.guard else { return None };
-        let computes = |step: &Step| step.guard == Guard::Always && matches!(step.op, Op::Lanes { .. });
+        let is_plain = |step: &Step| step.guard == Guard::Always && target(step).is_none();
         let is_one = self.varying[condition.0 as usize]
-            && self.source.steps[first..at].iter().all(computes)
+            && self.source.steps[first..at].iter().all(is_plain)
+            && !self.is_loaded(condition, first, at)
             && (first..at).all(|at| self.is_known(at))
             && self.entries(first, at + 1).is_empty();
         is_one.then_some(first)
+    }
+
+    /// Whether a register depends on what steps load from memory.
+    fn is_loaded(&self, reg: Reg, first: usize, last: usize) -> bool {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![reg]);
+        while let Some(reg) = open.pop() {
+            if !seen.insert(reg) {
+                continue;
+            }
+            for at in (first..last).filter(|&at| self.registers[at].1.contains(&reg)) {
+                if !matches!(self.source.steps[at].op, Op::Lanes { .. }) {
+                    return true;
+                }
+                open.extend(self.registers[at].0.iter().copied());
+            }
+        }
+        false
     }
 
     /// Whether a step is in a loop that threads leave one by one.
@@ -271,7 +388,7 @@ impl Finder<'_> {
 
     /// The registers that have to be the same in all threads, so that the jump at a step is taken by
     /// all or by none; `None` if they are not likely to be.
-    fn conditions(&self, at: usize, start: usize, end: usize) -> Option<BTreeSet<Reg>> {
+    fn conditions(&self, at: usize, start: usize, end: usize, areas: &[Area]) -> Option<BTreeSet<Reg>> {
         let (Guard::If(condition) | Guard::Unless(condition)) = self.source.steps[at].guard else {
             return Some(BTreeSet::new());
         };
@@ -290,7 +407,7 @@ impl Finder<'_> {
             }
             for (at, (uses, definitions)) in self.registers.iter().enumerate().take(end).skip(start) {
                 if definitions.contains(&reg) {
-                    if self.is_in_lane_loop(at, (start, end)) {
+                    if self.is_in_lane_loop(at, (start, end)) || areas.iter().any(|area| area.has(at)) {
                         return None;
                     }
                     open.extend(uses.iter().copied());
@@ -330,19 +447,20 @@ impl Finder<'_> {
         starts.extend(jumps.iter().filter_map(|&at| self.jump(at)).filter(|to| (start..end).contains(to)));
         starts.insert(start);
         let starts: Vec<usize> = starts.into_iter().collect();
-        let mut builder = Builder { range: (start, end), ..Builder::new(self, &starts) };
-        let mut counted = Vec::new();
+        let areas = self.areas(start, end).ok()?;
+        let mut builder = Builder::new(self, (start, end), &starts, &areas);
         let mut uniform = BTreeSet::new();
         for (index, &first) in starts.iter().enumerate() {
             let last = starts.get(index + 1).copied().unwrap_or(end);
-            counted.push(builder.block(first, last));
-            if self.jump(last - 1).is_some() && self.lane_loop(last - 1, start).is_none() {
-                uniform.extend(self.conditions(last - 1, start, end)?);
+            builder.block(first, last);
+            let diverges = areas.iter().any(|area| area.branch == last - 1 || area.has(last - 1));
+            if self.jump(last - 1).is_some() && self.lane_loop(last - 1, start).is_none() && !diverges {
+                uniform.extend(self.conditions(last - 1, start, end, &areas)?);
             }
         }
         let uniform =
             uniform.into_iter().map(|reg| (self.class(reg), self.source.places[reg.0 as usize])).collect();
-        Some(builder.finish(counted, uniform))
+        Some(builder.finish(uniform))
     }
 }
 
@@ -350,27 +468,65 @@ impl Finder<'_> {
 struct Builder<'f, 's> {
     finder: &'f Finder<'s>,
     range: (usize, usize),
-    /// The first step of each block.
-    starts: &'f [usize],
+    /// For each first step of a block its number in the region; in an area that of the block
+    /// before it, which tests whether any thread is in it.
+    numbers_of: BTreeMap<usize, u32>,
+    areas: &'f [Area],
+    /// The predicates of the areas' blocks, by first step.
+    masks: HashMap<usize, ptx_compile::Reg>,
     region: Region,
+    counted: Vec<Counted>,
     numbers: HashMap<Reg, ptx_compile::Reg>,
     exits: BTreeMap<usize, u32>,
     exit_steps: Vec<u32>,
-    sites: Vec<u32>,
+    sites: Vec<Site>,
+}
+
+/// A block that is being built.
+struct Open<'f> {
+    instructions: Vec<Instruction>,
+    counted: Counted,
+    /// The area that it is in, its predicate, and what threads need that are elsewhere.
+    masked: Option<(&'f Area, ptx_compile::Reg, Vec<Set>)>,
 }
 
 impl<'f, 's> Builder<'f, 's> {
-    fn new(finder: &'f Finder<'s>, starts: &'f [usize]) -> Self {
+    fn new(finder: &'f Finder<'s>, range: (usize, usize), starts: &[usize], areas: &'f [Area]) -> Self {
+        let mut count = 0;
+        let mut number = |start: usize| {
+            let number = count;
+            count += 1 + u32::from(areas.iter().any(|area| area.has(start)));
+            (start, number)
+        };
         Builder {
             finder,
-            range: (0, 0),
-            starts,
+            range,
+            numbers_of: starts.iter().map(|&start| number(start)).collect(),
+            areas,
+            masks: HashMap::new(),
             region: Region::default(),
+            counted: Vec::new(),
             numbers: HashMap::new(),
             exits: BTreeMap::new(),
             exit_steps: Vec::new(),
             sites: Vec::new(),
         }
+    }
+
+    /// A register of the region's own.
+    fn own(&mut self, class: ptx_compile::Class) -> ptx_compile::Reg {
+        self.region.registers.push(Register { class, place: 0 });
+        ptx_compile::Reg(self.region.registers.len() as u32 - 1)
+    }
+
+    /// The predicate of a block in an area.
+    fn mask(&mut self, start: usize) -> ptx_compile::Reg {
+        if let Some(&mask) = self.masks.get(&start) {
+            return mask;
+        }
+        let mask = self.own(ptx_compile::Class::Predicate);
+        self.masks.insert(start, mask);
+        mask
     }
 
     fn reg(&mut self, reg: Reg) -> ptx_compile::Reg {
@@ -395,11 +551,8 @@ impl<'f, 's> Builder<'f, 's> {
     }
 
     fn target(&mut self, step: usize) -> Target {
-        let (start, end) = self.range;
-        if let Ok(block) = self.starts.binary_search(&step)
-            && (start..end).contains(&step)
-        {
-            return Target::Block(block as u32);
+        if let Some(&block) = self.numbers_of.get(&step) {
+            return Target::Block(block);
         }
         let count = self.exits.len() as u32;
         let exit = *self.exits.entry(step).or_insert(count);
@@ -411,68 +564,202 @@ impl<'f, 's> Builder<'f, 's> {
     }
 
     /// Adds the block of these steps.
-    fn block(&mut self, first: usize, last: usize) -> Counted {
-        let mut instructions = Vec::new();
-        let mut counted = Counted {
-            start: first as u32,
-            steps: (last - first) as u64,
-            unguarded: 0,
-            jumps: false,
-            lane_loop: None,
-        };
-        let mut end = None;
+    fn block(&mut self, first: usize, last: usize) {
+        let finder = self.finder;
+        let mut open = self.open(first, last);
         let lane_loop = self.begin_lane_loop(first, last);
-        let after = lane_loop.map(|_| self.finder.live_before(last));
-        counted.lane_loop = lane_loop.map(|lane_loop| lane_loop.index as usize);
+        open.counted.lane_loop = lane_loop.map(|lane_loop| lane_loop.index as usize);
+        let after = lane_loop.map(|_| finder.live_before(last));
+        let stays = lane_loop.map(|of| ptx_compile::Guard { predicate: of.mask, negated: false });
+        let waiting = match (&open.masked, lane_loop) {
+            (Some((area, ..)), _) => {
+                area.starts.iter().filter(|start| **start > first).chain([&area.end]).copied().collect()
+            }
+            (None, Some(_)) => vec![last],
+            (None, None) => Vec::new(),
+        };
+        let (mut end, mut counted) = (None, None);
         for at in first..last {
-            let step = &self.finder.source.steps[at];
+            let step = &finder.source.steps[at];
             let guard = self.guard(step.guard);
-            counted.unguarded += u64::from(guard.is_none());
-            match (&step.op, &self.finder.source.lowered[at]) {
+            open.counted.unguarded += u64::from(guard.is_none());
+            match (&step.op, &finder.source.lowered[at]) {
                 (Op::Jump { target }, _) => {
-                    let taken = self.target(*target as usize);
-                    end = Some(match guard {
-                        None => End::Jump(taken),
-                        Some(guard) => End::Branch { guard, taken, next: self.target(at + 1) },
+                    open.counted.jumps = guard.is_none();
+                    let area = self.areas.iter().find(|area| area.branch == at || area.has(at));
+                    end = Some(match (area, guard) {
+                        (Some(area), guard) => {
+                            counted = self.divide(&mut open, area, guard, (at, *target as usize));
+                            End::Jump(self.target(last))
+                        }
+                        (None, None) => End::Jump(self.target(*target as usize)),
+                        (None, Some(guard)) => {
+                            let taken = self.target(*target as usize);
+                            End::Branch { guard, taken, next: self.target(at + 1) }
+                        }
                     });
-                    counted.jumps = guard.is_none();
                 }
                 (Op::Lanes { args, .. }, Lowered::Computes(meaning)) => {
                     let sources = [args.a, args.b, args.c].into_iter().filter(|reg| reg.is_some());
                     let sources = sources.map(|reg| self.reg(reg)).collect();
                     let d = self.reg(args.d);
                     let is_needed = after.as_ref().is_some_and(|after| after.has(args.d.0 as usize));
-                    let stay = lane_loop.filter(|_| is_needed);
-                    let stay = stay.map(|of| ptx_compile::Guard { predicate: of.mask, negated: false });
-                    let guard = guard.or(stay);
+                    let stay = stays.filter(|_| is_needed);
+                    let guard = self.acting(&mut open, guard.or(stay), Some(args.d));
                     let operation = Operation::Compute { meaning: *meaning, d, sources };
-                    instructions.push(Instruction { guard, operation });
+                    open.instructions.push(Instruction { guard, operation });
                 }
                 (Op::Access { args, .. }, _) => {
-                    let operation = Operation::Access(self.access(at, args));
-                    instructions.push(Instruction { guard, operation });
+                    let guard = self.acting(&mut open, guard.or(stays), None);
+                    let operation = Operation::Access(self.access(at, args, &waiting));
+                    open.instructions.push(Instruction { guard, operation });
                 }
                 _ => {}
             }
         }
+        if end.is_none()
+            && let Some((area, here, _)) = &open.masked
+        {
+            self.send(&mut open.instructions, area, last, *here);
+        }
         let end = end.unwrap_or_else(|| End::Jump(self.target(last)));
-        self.region.blocks.push(Block { lane_loop, instructions, end });
-        counted
+        let mask = open.masked.as_ref().map(|(area, here, _)| Mask {
+            here: *here,
+            later: area
+                .starts
+                .iter()
+                .filter(|start| **start > first)
+                .map(|start| self.masks[start])
+                .collect(),
+        });
+        self.region.blocks.push(Block { lane_loop, mask, counted, instructions: open.instructions, end });
+        self.counted.push(open.counted);
+    }
+
+    /// Begins a block. One of an area follows another that goes past it if no thread is in it.
+    fn open(&mut self, first: usize, last: usize) -> Open<'f> {
+        let counted = Counted {
+            start: first as u32,
+            steps: (last - first) as u64,
+            unguarded: 0,
+            jumps: false,
+            divides: self.areas.iter().any(|area| area.branch == last - 1),
+            is_masked: false,
+            lane_loop: None,
+        };
+        let area = self.areas.iter().find(|area| area.has(first));
+        let Some(area) = area else { return Open { instructions: Vec::new(), counted, masked: None } };
+        let here = self.mask(first);
+        let guard = ptx_compile::Guard { predicate: here, negated: true };
+        let next = Target::Block(self.region.blocks.len() as u32 + 1);
+        let end = End::Branch { guard, taken: self.target(last), next };
+        self.region.blocks.push(Block { end, ..Block::default() });
+        self.counted.push(Counted { steps: 0, divides: false, is_masked: true, ..counted });
+        let later = area.starts.iter().copied().filter(|start| *start > first).chain([area.end]);
+        let needed = later.map(|at| self.finder.live_before(at)).collect();
+        Open {
+            instructions: Vec::new(),
+            counted: Counted { is_masked: true, ..counted },
+            masked: Some((area, here, needed)),
+        }
+    }
+
+    /// The guard of an instruction: in an area it lets no thread act that is elsewhere, unless the
+    /// instruction only writes a register that nobody needs afterwards.
+    fn acting(
+        &mut self,
+        open: &mut Open,
+        guard: Option<ptx_compile::Guard>,
+        written: Option<Reg>,
+    ) -> Option<ptx_compile::Guard> {
+        let Some((_, here, needed)) = &open.masked else { return guard };
+        let is_needed = |reg: Reg| needed.iter().any(|live| live.has(reg.0 as usize));
+        let Some(guard) = guard else {
+            let everybody = written.is_some_and(|reg| !is_needed(reg));
+            return (!everybody).then_some(ptx_compile::Guard { predicate: *here, negated: false });
+        };
+        let here = *here;
+        let predicate = self.of_predicates(&mut open.instructions, guard, here);
+        Some(ptx_compile::Guard { predicate, negated: false })
+    }
+
+    /// A predicate: in which threads of another one a guard lets act.
+    fn of_predicates(
+        &mut self,
+        instructions: &mut Vec<Instruction>,
+        guard: ptx_compile::Guard,
+        here: ptx_compile::Reg,
+    ) -> ptx_compile::Reg {
+        let d = self.own(ptx_compile::Class::Predicate);
+        let mut from = guard.predicate;
+        if guard.negated {
+            instructions.push(on_predicates(ptx_lower::Op::Not, d, &[from]));
+            from = d;
+        }
+        instructions.push(on_predicates(ptx_lower::Op::And, d, &[from, here]));
+        d
+    }
+
+    /// Sends threads to the block of an area that starts at a step, if one does.
+    fn send(
+        &mut self,
+        instructions: &mut Vec<Instruction>,
+        area: &Area,
+        step: usize,
+        threads: ptx_compile::Reg,
+    ) {
+        if area.has(step) {
+            let mask = self.mask(step);
+            instructions.push(on_predicates(ptx_lower::Op::Or, mask, &[mask, threads]));
+        }
+    }
+
+    /// Ends a block at a jump that threads take differently, or that those in an area take. The
+    /// threads that are counted for the jump are returned, if it has a guard.
+    fn divide(
+        &mut self,
+        open: &mut Open,
+        area: &Area,
+        guard: Option<ptx_compile::Guard>,
+        (at, target): (usize, usize),
+    ) -> Option<ptx_compile::Guard> {
+        let instructions = &mut open.instructions;
+        let here = match (&open.masked, guard) {
+            (Some((_, here, _)), _) => *here,
+            // All threads are at the branch; nobody is in its blocks yet.
+            (None, Some(guard)) => {
+                let all = self.own(ptx_compile::Class::Predicate);
+                for &start in &area.starts {
+                    let mask = self.mask(start);
+                    instructions.push(on_predicates(ptx_lower::Op::Xor, mask, &[guard.predicate; 2]));
+                }
+                let first = self.mask(area.starts[0]);
+                instructions.push(on_predicates(ptx_lower::Op::Not, all, &[first]));
+                all
+            }
+            (None, None) => return None,
+        };
+        let Some(guard) = guard else {
+            self.send(instructions, area, target, here);
+            return None;
+        };
+        let taken = self.of_predicates(instructions, guard, here);
+        let others = self.own(ptx_compile::Class::Predicate);
+        instructions.push(on_predicates(ptx_lower::Op::Xor, others, &[here, taken]));
+        self.send(instructions, area, target, taken);
+        self.send(instructions, area, at + 1, others);
+        Some(ptx_compile::Guard { predicate: taken, negated: false })
     }
 
     /// What a block needs that is a loop which threads leave one by one.
     fn begin_lane_loop(&mut self, first: usize, last: usize) -> Option<LaneLoop> {
         self.finder.lane_loop(last - 1, first).filter(|&start| start == first)?;
         let index = self.region.lane_loops() as u32;
-        let mut own = |class| {
-            self.region.registers.push(Register { class, place: 0 });
-            ptx_compile::Reg(self.region.registers.len() as u32 - 1)
-        };
-        let (mask, laps) = (own(ptx_compile::Class::Predicate), own(ptx_compile::Class::Word));
+        let (mask, laps) = (self.own(ptx_compile::Class::Predicate), self.own(ptx_compile::Class::Word));
         Some(LaneLoop { mask, laps, index })
     }
 
-    fn access(&mut self, at: usize, args: &AccessArgs) -> Access {
+    fn access(&mut self, at: usize, args: &AccessArgs, waiting: &[usize]) -> Access {
         let (address, base) = match args.indexed {
             Some(Indexed { base, index, signed, shift }) => {
                 (Address::Indexed { index: self.reg(index), signed, shift }, base.0)
@@ -480,15 +767,18 @@ impl<'f, 's> Builder<'f, 's> {
             None if args.narrow => (Address::Word(self.reg(args.address)), 0),
             None => (Address::Long(self.reg(args.address)), 0),
         };
+        let long = self.finder.class(args.data[0]) == Class::Long;
         let data =
             args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
-        self.sites.push(at as u32);
+        let waiting = waiting.iter().map(|&step| step as u32).collect();
+        self.sites.push(Site { step: at as u32, waiting });
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
-        Access { site, key, address, offset: args.offset, data, store: args.kind == AccessKind::Store }
+        let store = args.kind == AccessKind::Store;
+        Access { site, key, address, offset: args.offset, data, long, store }
     }
 
-    fn finish(mut self, counted: Vec<Counted>, uniform: Vec<(Class, Reg)>) -> NativeRegion {
+    fn finish(mut self, uniform: Vec<(Class, Reg)>) -> NativeRegion {
         let instructions = self.region.blocks.iter().flat_map(|block| &block.instructions);
         let written: BTreeSet<ptx_compile::Reg> = instructions.flat_map(Instruction::definitions).collect();
         for (&step, &exit) in &self.exits {
@@ -507,7 +797,7 @@ impl<'f, 's> Builder<'f, 's> {
                 .keys()
                 .any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
         });
-        let Builder { region, exit_steps, sites, range, .. } = self;
+        let Builder { region, counted, exit_steps, sites, range, .. } = self;
         NativeRegion::new(range.0 as u32, region, counted, exit_steps, sites, uniform, reads_prologue)
     }
 }

@@ -9,12 +9,15 @@
 //! Invariants:
 //!
 //! 1. Only whole warps enter, and only if the registers on which the region's branches depend are
-//!    the same in all their threads. So all threads take the same way, and counts are exact.
+//!    the same in all their threads, so that these take the same way; other branches only lead
+//!    forward, and threads meet again. Threads' instructions are counted exactly; those of warps, and
+//!    branches, exactly where all threads take the same way, and by the eights of threads that do
+//!    elsewhere.
 //! 2. An access that is not allowed is not executed: its warp goes on in the interpreter at that
 //!    very step, which reports it. Of the threads of a warp those that would fault first are first.
 //!    Warps before it go on before it, those after it after it, as in [`crate::warp::batch`].
-//! 3. What a thread does in a region does not wait for others: a branch depends on no memory. So it
-//!    needs no fuel; an endless loop ends when its launch is cancelled.
+//! 3. What a thread does in a region does not wait for others: a backward branch depends on nothing
+//!    that its loop loads. So it needs no fuel; an endless loop ends when its launch is cancelled.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -94,6 +97,17 @@ pub(crate) enum Lowered {
     Moves(ScalarType),
 }
 
+/// Why a step of a kernel is in no region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outside {
+    /// The generator of machine code does not know the operation.
+    Unknown,
+    /// It branches on what threads of a block are likely to differ in.
+    Branch,
+    /// It follows or precedes such a step, and the part between them is too short.
+    Short,
+}
+
 /// Whether this machine can execute machine code of regions.
 pub(crate) fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
@@ -105,38 +119,58 @@ pub(crate) fn is_possible() -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Native {
     regions: Vec<NativeRegion>,
-    /// For each step the region that begins there, plus one.
-    at: Vec<u32>,
+    /// For each step the region that begins there, plus one: if it is worth to become code, and
+    /// however that is. Empty if there is none.
+    at: [Vec<u32>; 2],
+    /// For each step why it is in no region.
+    outside: Vec<Option<Outside>>,
 }
 
 impl Native {
-    pub(crate) fn new(regions: Vec<NativeRegion>, steps: usize) -> Native {
-        let mut at = vec![0; if regions.is_empty() { 0 } else { steps }];
-        regions.iter().enumerate().for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
-        Native { regions, at }
+    /// The regions, and for each step why it would be in none.
+    pub(crate) fn new(regions: Vec<NativeRegion>, mut outside: Vec<Option<Outside>>) -> Native {
+        let table = |of: &dyn Fn(&NativeRegion) -> bool| {
+            let mut at = vec![0; if regions.iter().any(of) { outside.len() } else { 0 }];
+            let chosen = regions.iter().enumerate().filter(|(_, region)| of(region));
+            chosen.for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
+            at
+        };
+        let at = [table(&|region| region.worth), table(&|_| true)];
+        for region in &regions {
+            outside[region.start as usize..][..region.steps()].fill(None);
+        }
+        Native { regions, at, outside }
+    }
+
+    /// Why a step is in no region; `None` if it is in one, or nobody has looked for regions.
+    pub(crate) fn outside(&self, step: usize) -> Option<Outside> {
+        self.outside.get(step).copied().flatten()
     }
 
     /// Whether a region begins at a step that is worth to become code.
     pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
-        self.at(pc).is_some_and(|index| self.regions[index].worth)
+        self.at(pc, Engine::Auto).is_some()
     }
 
     /// Steps in regions that have become code, and in all regions.
     pub(crate) fn extent(&self) -> [usize; 2] {
-        let steps =
-            |region: &NativeRegion| region.blocks.iter().map(|block| block.steps as usize).sum::<usize>();
         let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
-        [generated.map(steps).sum(), self.regions.iter().map(steps).sum()]
+        [generated.map(NativeRegion::steps).sum(), self.regions.iter().map(NativeRegion::steps).sum()]
     }
 
     pub(crate) fn region(&self, index: usize) -> &NativeRegion {
         &self.regions[index]
     }
 
-    /// The region that begins at a step.
+    /// The region that begins at a step and that an engine may make code of.
     #[inline(always)]
-    pub(crate) fn at(&self, pc: u32) -> Option<usize> {
-        match self.at.get(pc as usize) {
+    pub(crate) fn at(&self, pc: u32, engine: Engine) -> Option<usize> {
+        let table = match engine {
+            Engine::Interpreter => return None,
+            Engine::Auto => &self.at[0],
+            Engine::Compiled => &self.at[1],
+        };
+        match table.get(pc as usize) {
             None | Some(0) => None,
             Some(&index) => Some(index as usize - 1),
         }
@@ -152,8 +186,22 @@ pub(crate) struct Counted {
     pub(crate) unguarded: u64,
     /// Whether it ends with a jump without a guard.
     pub(crate) jumps: bool,
+    /// Whether it ends with a branch that threads take differently.
+    pub(crate) divides: bool,
+    /// Whether threads may be elsewhere meanwhile.
+    pub(crate) is_masked: bool,
     /// The number of the loop that threads leave one by one, if it is one.
     pub(crate) lane_loop: Option<usize>,
+}
+
+/// An access of a region.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// Its step.
+    pub(crate) step: u32,
+    /// In a block that some threads may have gone past, or a loop that they may have left: the steps
+    /// at which they may wait. At the last one are all that are nowhere else.
+    pub(crate) waiting: Vec<u32>,
 }
 
 /// A region of a function.
@@ -163,8 +211,8 @@ pub(crate) struct NativeRegion {
     pub(crate) blocks: Vec<Counted>,
     /// The step at which each exit goes on.
     pub(crate) exits: Vec<u32>,
-    /// The step of each access.
-    pub(crate) sites: Vec<u32>,
+    /// The accesses.
+    pub(crate) sites: Vec<Site>,
     /// Registers that have to be the same in all threads.
     pub(crate) uniform: Vec<(Class, Reg)>,
     /// Whether it reads something of a deferred prologue beside the index.
@@ -181,13 +229,18 @@ impl NativeRegion {
         region: Region,
         blocks: Vec<Counted>,
         exits: Vec<u32>,
-        sites: Vec<u32>,
+        sites: Vec<Site>,
         uniform: Vec<(Class, Reg)>,
         reads_prologue: bool,
     ) -> NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
         let worth = is_worth_it(&region);
         NativeRegion { worth, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+    }
+
+    /// The number of its steps.
+    fn steps(&self) -> usize {
+        self.blocks.iter().map(|block| block.steps as usize).sum()
     }
 
     /// Whether there is code, or it is worth to be made now.

@@ -24,7 +24,6 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
-use crate::native::Engine;
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
@@ -178,7 +177,7 @@ impl Batch<'_, '_, '_, '_, '_> {
     #[inline(always)]
     fn step(&mut self) -> ControlFlow<Parting> {
         let code = self.code;
-        if let Some(region) = code.native.at(self.pc)
+        if let Some(region) = code.native.at(self.pc, self.around.launch.engine)
             && let Some(flow) = self.enter(region)
         {
             return flow;
@@ -230,7 +229,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         let engine = self.around.launch.engine;
         let code = self.code;
         let region = code.native.region(index);
-        if engine == Engine::Interpreter || !self.outermost || !region.is_ready(engine) {
+        if !self.outermost || !region.is_ready(engine) {
             return None;
         }
         if region.reads_prologue {

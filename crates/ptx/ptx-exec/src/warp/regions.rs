@@ -115,11 +115,12 @@ unsafe fn find_bases(
     let mut known = true;
     for (early, bases) in code.early().iter().zip(bases) {
         let group = &code.groups()[early.group];
-        let Op::Access { args, .. } = &steps[region.sites[early.access] as usize].op else { continue };
+        let Op::Access { args, .. } = &steps[region.sites[early.access].step as usize].op else { continue };
         let offsets = (group.least, group.most);
         // SAFETY: the frames have the registers of the address.
         let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
-        let Some(Regular { first, between, step: 4 }) = regular else {
+        let consecutive = regular.filter(|regular| regular.step == group.bytes);
+        let Some(Regular { first, between, .. }) = consecutive else {
             known = false;
             *bases = [0; WARPS * STRIPS];
             continue;
@@ -169,8 +170,14 @@ fn count(region: &NativeRegion, counters: &[u64], counts: &mut Counts) {
     for (index, block) in region.blocks.iter().enumerate().filter(|(_, block)| block.lane_loop.is_none()) {
         let (executed, taken) = (counters[index], counters[blocks + index]);
         counts.warp_instructions += executed * block.steps / strips;
+        if block.is_masked {
+            // What was taken is the threads that executed it.
+            counts.thread_instructions += taken * block.unguarded;
+            counts.branches += if block.jumps { executed } else { 0 } / strips;
+            continue;
+        }
         counts.thread_instructions += (executed * block.unguarded + taken) * STRIP as u64;
-        counts.branches += (taken + if block.jumps { executed } else { 0 }) / strips;
+        counts.branches += (taken + if block.jumps || block.divides { executed } else { 0 }) / strips;
     }
     counts.thread_instructions += counters[2 * blocks];
 }
@@ -203,7 +210,7 @@ fn count_lane_loops(region: &NativeRegion, laps: &[[u32; STRIP]], counts: &mut C
 #[cold]
 fn stopped(region: &NativeRegion, warp: usize, exit: u32, stops: &[Stop; STRIPS]) -> Left {
     let place = |stop: &Stop| match stop.site & LOOP {
-        0 => region.sites[stop.site as usize],
+        0 => region.sites[stop.site as usize].step,
         _ => region.blocks[(stop.site & !LOOP) as usize].start,
     };
     let after = region.exits[exit as usize];
@@ -211,18 +218,36 @@ fn stopped(region: &NativeRegion, warp: usize, exit: u32, stops: &[Stop; STRIPS]
     let first = stops.iter().filter(|stop| stop.stopped != 0).map(key).min();
     let mut paths: Vec<(u32, u32, bool)> = Vec::new();
     for (strip, stop) in stops.iter().enumerate() {
-        let mask = 0xff << (strip * STRIP);
-        let (at, waits) = match stop.stopped {
-            0 => (after, true),
-            _ => (place(stop), Some(key(stop)) != first),
-        };
+        let shift = strip * STRIP;
+        if stop.stopped == 0 {
+            paths.push((0xff << shift, after, true));
+            continue;
+        }
+        let (at, waits, mask) = (place(stop), Some(key(stop)) != first, u32::from(stop.masks[0]) << shift);
         // Later strips at the same place may be in another round of a loop: they stay apart.
         match paths.iter_mut().find(|(_, other, late)| !waits && !*late && *other == at) {
             Some((lanes, ..)) => *lanes |= mask,
             None => paths.push((mask, at, waits)),
         }
+        let waiting = waiting(region, stop);
+        paths.extend(waiting.into_iter().map(|(mask, at)| (mask << shift, at, true)));
     }
     Left::Stopped { warp, before: after, paths }
+}
+
+/// The threads of a strip that were not where it stopped, and the steps at which they wait.
+fn waiting(region: &NativeRegion, stop: &Stop) -> Vec<(u32, u32)> {
+    let site = region.sites.get(stop.site as usize).filter(|_| stop.site & LOOP == 0);
+    let steps = site.map_or(&[][..], |site| &site.waiting);
+    let mut others = !u32::from(stop.masks[0]) & 0xff;
+    let mut waiting = Vec::new();
+    for (index, &step) in steps.iter().enumerate() {
+        let sent = stop.masks.get(index + 1).map_or(0, |&mask| u32::from(mask));
+        let here = if index + 1 == steps.len() { others } else { others & sent };
+        others &= !here;
+        waiting.extend((here != 0).then_some((here, step)));
+    }
+    waiting
 }
 
 /// Performs an access that the code cannot check.
@@ -243,6 +268,21 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     u32::from(unsafe { caller.access(context, site as usize, mask) }.is_none())
 }
 
+/// Loads or stores an element.
+///
+/// # Safety
+/// The element at this index from the address on may be accessed.
+unsafe fn transfer<T: Copy>(address: u64, element: usize, value: &mut T, store: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = (address as *mut T).add(element);
+        match store {
+            true => at.write(*value),
+            false => *value = at.read(),
+        }
+    }
+}
+
 impl Caller<'_, '_> {
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
@@ -251,7 +291,9 @@ impl Caller<'_, '_> {
     /// The context is that of the code, which has put address and words there.
     unsafe fn access(&mut self, context: &mut Context, site: usize, mask: u32) -> Option<()> {
         let code = self.launch.code(self.launch.kernel_function);
-        let Op::Access { args, .. } = &code.steps[self.region.sites[site] as usize].op else { return None };
+        let Op::Access { args, .. } = &code.steps[self.region.sites[site].step as usize].op else {
+            return None;
+        };
         let group = self.code.groups()[self.code.group_of()[site]];
         let store = args.kind == AccessKind::Store;
         // SAFETY: the frame has the registers of the address.
@@ -261,16 +303,16 @@ impl Caller<'_, '_> {
             self.spaces.allows(args.space, addresses[lane], group.bytes, store).then_some(())?;
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
-        for lane in lanes() {
-            for element in 0..elements {
-                let at = (addresses[lane] + 4 * element as u64) as *mut u32;
-                let word = &mut context.data[element][lane];
-                // SAFETY: the access has been allowed, aligned to its size.
-                unsafe {
-                    match store {
-                        true => at.write(*word),
-                        false => *word = at.read(),
+        for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {
+            // SAFETY: the access has been allowed, aligned to its size, which is that of its longs
+            // or words.
+            unsafe {
+                match group.bytes as usize / elements {
+                    8 => {
+                        let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
+                        transfer(addresses[lane], element, &mut (*data)[lane], store);
                     }
+                    _ => transfer(addresses[lane], element, &mut context.data[element][lane], store),
                 }
             }
         }

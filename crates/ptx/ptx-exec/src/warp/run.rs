@@ -6,7 +6,6 @@ use std::slice;
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::fault::{FaultKind, Stop};
 use crate::memory::spaces::{AccessFault, Spaces};
-use crate::native::Engine;
 use crate::observe::probe::{Moment, Probe};
 use crate::operands::{Class, Reg};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
@@ -99,7 +98,7 @@ impl Warp {
                 return Ok(Outcome::Choose);
             }
             if !P::WATCHES
-                && let Some(region) = code.native.at(pc)
+                && let Some(region) = code.native.at(pc, around.launch.engine)
                 && let Some(left) = self.enter(region, pc, &mut lanes, around)
             {
                 match left {
@@ -252,7 +251,7 @@ impl Warp {
         let (function, outermost) = (path.function, path.is_outermost());
         let region = around.launch.code(function).native.region(index);
         let alone = self.paths.len() == 1 && path.mask == u32::MAX && outermost;
-        if engine == Engine::Interpreter || !alone || !region.is_ready(engine) {
+        if !alone || !region.is_ready(engine) {
             return None;
         }
         (lanes.mask, lanes.full) = (u32::MAX, true);

@@ -8,7 +8,7 @@ use apex_random::Random;
 pub const ELEMENTS: u32 = 4096;
 
 /// Words that each thread writes at its end.
-pub const RESULTS: u32 = 20;
+pub const RESULTS: u32 = 24;
 
 /// A kernel that is being written.
 pub struct Kernel {
@@ -16,6 +16,7 @@ pub struct Kernel {
     body: String,
     labels: u32,
     loops: u32,
+    branches: u32,
     threads: u32,
 }
 
@@ -24,7 +25,7 @@ impl Kernel {
     pub fn write(seed: u64) -> (String, u32) {
         let mut random = Random::new(seed);
         let threads = random.choose(&[32, 64, 96, 128, 256, 40]);
-        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, threads };
+        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, branches: 0, threads };
         let parts = 4 + kernel.random.below(10);
         (0..parts).for_each(|_| kernel.part());
         let mut results = String::new();
@@ -34,25 +35,28 @@ impl Kernel {
         }
         for index in 0..2 {
             writeln!(results, "st.global.u64 [%rd2+{}], %rl{index};", 64 + 8 * index).unwrap();
+            writeln!(results, "st.global.f64 [%rd2+{}], %fd{index};", 80 + 8 * index).unwrap();
         }
         let source = format!(
             ".version 7.0\n.target sm_80\n.address_size 64\n
              .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
                  .reg .pred %p<8>; .reg .b32 %r<10>; .reg .b32 %t<10>; .reg .b32 %n<8>; .reg .f32 %f<10>;
-                 .reg .b64 %rd<12>; .reg .b64 %rl<6>;
+                 .reg .b64 %rd<12>; .reg .b64 %rl<6>; .reg .f64 %fd<4>;
                  .shared .align 16 .b8 memory[{shared}];
                  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %t9, [n];
                  mov.u32 %t1, %tid.x; mov.u32 %t2, %ctaid.x; mov.u32 %t3, %ntid.x;
                  mad.lo.u32 %t0, %t2, %t3, %t1;
                  mul.wide.u32 %rd3, %t0, {stride}; add.s64 %rd2, %rd2, %rd3;
                  mul.wide.u32 %rd3, %t0, 4; add.s64 %rd4, %rd1, %rd3;
-                 mov.u32 %t6, memory; mad.lo.u32 %t6, %t1, 4, %t6;
+                 mov.u32 %t6, memory; mad.lo.u32 %t6, %t1, 4, %t6; add.s64 %rd10, %rd4, %rd3;
+                 mov.u32 %t7, memory; mad.lo.u32 %t7, %t1, 8, %t7;
                  ld.global.u32 %r0, [%rd4]; ld.global.u32 %r1, [%rd4+1024]; ld.global.u32 %r2, [%rd4+2048];
                  mov.u32 %r3, %t1; mov.u32 %r4, %t2; mov.u32 %r5, 7; mov.u32 %r6, %laneid; mov.u32 %r7, %t9;
                  ld.global.f32 %f0, [%rd4+512]; ld.global.f32 %f1, [%rd4+1536]; ld.global.f32 %f2, [%rd4+2560];
                  mov.f32 %f3, 0f3F800000; mov.f32 %f4, 0f40490FDB; mov.f32 %f5, %f0; mov.f32 %f6, %f1;
                  cvt.rn.f32.s32 %f7, %r3;
                  cvt.u64.u32 %rl0, %r0; cvt.s64.s32 %rl1, %r1; mov.u64 %rl2, 12345678901; mov.u64 %rl3, %rd3;
+                 ld.global.f64 %fd0, [%rd10]; cvt.f64.f32 %fd1, %f1; cvt.rn.f64.s32 %fd2, %r1; mov.f64 %fd3, %fd0;
                  setp.lt.u32 %p0, %t1, 20; setp.gt.f32 %p1, %f0, %f1; setp.ne.s32 %p2, %r0, %r1;
                  setp.eq.u32 %p3, %r6, 3;
                  st.shared.u32 [%t6], %r0;
@@ -94,8 +98,8 @@ impl Kernel {
             6 | 7 => self.access(),
             8 => self.shared(),
             9 | 10 => self.repeat(),
-            11 => self.branch(),
-            12 | 13 => self.leave_one_by_one(),
+            11 | 12 => self.branch(),
+            13 => self.leave_one_by_one(),
             _ => self.bar(),
         }
     }
@@ -103,7 +107,8 @@ impl Kernel {
     fn compute(&mut self) {
         let guard = self.guard();
         let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
-        match self.below(16) {
+        match self.below(24) {
+            16..=23 => self.wide(&guard, [d, a, b, c]),
             0..=3 => {
                 let op = self.random.choose(&["add", "sub", "mul", "min", "max", "div.rn"]);
                 self.add(format_args!("{guard}{op}.f32 %f{d}, %f{a}, %f{b};"));
@@ -172,6 +177,102 @@ impl Kernel {
         }
     }
 
+    /// `.f64`, conversions, and what takes several instructions.
+    fn wide(&mut self, guard: &str, [d, a, b, c]: [u64; 4]) {
+        let [ld, la, lb, lc] = [d, a, b, c].map(|index| index % 4);
+        match self.below(16) {
+            0 | 1 => {
+                let op = self.random.choose(&["add", "sub", "mul", "min", "max", "div.rn", "add", "mul"]);
+                self.add(format_args!("{guard}{op}.f64 %fd{ld}, %fd{la}, %fd{lb};"));
+            }
+            2 | 3 => self.add(format_args!("{guard}fma.rn.f64 %fd{ld}, %fd{la}, %fd{lb}, %fd{lc};")),
+            4 => {
+                let op = self.random.choose(&[
+                    "neg",
+                    "abs",
+                    "sqrt.rn",
+                    "rcp.rn",
+                    "mov",
+                    "cvt.rmi.f64",
+                    "cvt.rzi.f64",
+                    "cvt.rni.f64",
+                ]);
+                self.add(format_args!("{guard}{op}.f64 %fd{ld}, %fd{la};"));
+            }
+            5 => {
+                let relation = self.random.choose(&["eq", "ne", "lt", "le", "gt", "geu", "num", "nan"]);
+                self.add(format_args!("{guard}setp.{relation}.f64 %p{ld}, %fd{la}, %fd{lb};"));
+            }
+            6 => match self.below(4) {
+                0 => self.add(format_args!("{guard}cvt.rn.f32.f64 %f{d}, %fd{la};")),
+                1 => self.add(format_args!("{guard}cvt.f64.f32 %fd{ld}, %f{a};")),
+                2 => self.add(format_args!("{guard}cvt.rn.f64.s32 %fd{ld}, %r{a};")),
+                _ => self.add(format_args!("{guard}cvt.rn.f64.u32 %fd{ld}, %r{a};")),
+            },
+            7 => {
+                let op = self.random.choose(&["cvt.rzi.s32", "cvt.rni.s32", "cvt.rmi.s32", "cvt.rpi.s32"]);
+                match self.below(2) {
+                    0 => self.add(format_args!("{guard}{op}.f64 %r{d}, %fd{la};")),
+                    _ => self.add(format_args!("{guard}{op}.f32 %r{d}, %f{a};")),
+                }
+            }
+            8 => {
+                let op = self.random.choose(&[
+                    "cvt.rzi.u32.f32 %r",
+                    "cvt.rni.u32.f32 %r",
+                    "cvt.rmi.f32.f32 %f",
+                    "cvt.rpi.f32.f32 %f",
+                    "cvt.sat.f32.f32 %f",
+                    "ex2.approx.ftz.f32 %f",
+                    "ex2.approx.f32 %f",
+                    "rsqrt.approx.f32 %f",
+                    "rcp.approx.f32 %f",
+                    "sqrt.approx.f32 %f",
+                ]);
+                self.add(format_args!("{guard}{op}{d}, %f{a};"));
+            }
+            9 => {
+                let op = self.random.choose(&[
+                    "div.u32",
+                    "div.s32",
+                    "rem.u32",
+                    "rem.s32",
+                    "mul.hi.u32",
+                    "mul.hi.s32",
+                ]);
+                self.add(format_args!("{guard}{op} %r{d}, %r{a}, %r{b};"));
+            }
+            10 => {
+                let op = self.random.choose(&["mul.lo.s64", "min.s64", "max.s64", "min.u64", "max.u64"]);
+                self.add(format_args!("{guard}{op} %rl{ld}, %rl{la}, %rl{lb};"));
+            }
+            11 => match self.below(4) {
+                0 => self.add(format_args!("{guard}mad.lo.s64 %rl{ld}, %rl{la}, %rl{lb}, %rl{lc};")),
+                1 => self.add(format_args!("{guard}shr.s64 %rl{ld}, %rl{la}, %r{c};")),
+                2 => self.add(format_args!("{guard}neg.s64 %rl{ld}, %rl{la};")),
+                _ => self.add(format_args!("{guard}abs.s32 %r{d}, %r{a};")),
+            },
+            12 => {
+                let op = self.random.choose(&["shf.l.wrap.b32", "shf.r.wrap.b32"]);
+                self.add(format_args!("{guard}{op} %r{d}, %r{a}, %r{b}, %r{c};"));
+            }
+            13 => match self.below(4) {
+                0 => self.add(format_args!("{guard}cvt.rn.f32.u32 %f{d}, %r{a};")),
+                1 => self.add(format_args!("{guard}cvt.s32.s8 %r{d}, %r{a};")),
+                2 => self.add(format_args!("{guard}cvt.u16.u32 %r{d}, %r{a};")),
+                _ => self.add(format_args!("{guard}cvt.s32.s16 %r{d}, %r{a};")),
+            },
+            14 => {
+                let op = self.random.choose(&["fma.rm", "fma.rz", "fma.rp"]);
+                self.add(format_args!("{guard}{op}.f32 %f{d}, %f{a}, %f{b}, %f{c};"));
+            }
+            _ => match self.below(2) {
+                0 => self.add(format_args!("{guard}div.approx.f32 %f{d}, %f{a}, %f{b};")),
+                _ => self.add(format_args!("{guard}selp.f64 %fd{ld}, %fd{la}, %fd{lb}, %p{lc};")),
+            },
+        }
+    }
+
     fn long(&mut self, guard: &str, [d, a, b, c]: [u64; 4]) {
         let [ld, la, lb] = [d, a, b].map(|index| index % 4);
         match self.below(6) {
@@ -197,7 +298,27 @@ impl Kernel {
         let guard = self.guard();
         let [d, a] = [8, 8].map(|end| self.below(end));
         let offset = 4 * self.below(64);
-        match self.below(9) {
+        match self.below(12) {
+            // Longs: of each thread, or anywhere.
+            9 => {
+                let offset = 2 * offset;
+                self.add(format_args!("{guard}ld.global.f64 %fd{}, [%rd10+{offset}];", d % 4));
+            }
+            10 => {
+                self.add(format_args!("and.b32 %n1, %r{a}, 1023; mul.wide.u32 %rd7, %n1, 8;"));
+                self.add(format_args!("add.s64 %rd7, %rd1, %rd7;"));
+                match self.below(2) {
+                    0 => self.add(format_args!("{guard}ld.global.f64 %fd{}, [%rd7+8];", d % 4)),
+                    _ => self.add(format_args!(
+                        "and.b32 %n1, %r{a}, 1022; mul.wide.u32 %rd7, %n1, 8; add.s64 %rd7, %rd1, %rd7;
+                         {guard}ld.global.v2.f64 {{%fd0, %fd1}}, [%rd7];"
+                    )),
+                }
+            }
+            11 => {
+                let at = 8 * self.below(u64::from(RESULTS) / 2);
+                self.add(format_args!("{guard}st.global.f64 [%rd2+{at}], %fd{};", d % 4));
+            }
             // Anywhere in the array.
             0 | 1 => {
                 let element = self.random.choose(&[
@@ -254,7 +375,12 @@ impl Kernel {
         self.add(format_args!("{guard}st.shared.u32 [%t6], %r{a};"));
         self.add(format_args!("bar.sync 0;"));
         let mask = self.threads.next_power_of_two() / 2 - 1;
-        match self.below(4) {
+        match self.below(5) {
+            4 => {
+                let at = 2048 + 8 * self.below(16);
+                self.add(format_args!("st.shared.f64 [%t7+2048], %fd{};", d % 4));
+                self.add(format_args!("bar.sync 0; ld.shared.f64 %fd{}, [memory+{at}];", a % 4));
+            }
             0 => self.add(format_args!("ld.shared.u32 %r{d}, [%t6];")),
             1 => {
                 let at = 4 * self.below(16);
@@ -295,9 +421,10 @@ impl Kernel {
         self.add(format_args!("loop{label}:"));
         let count = 1 + self.below(4);
         for _ in 0..count {
-            match self.below(6) {
+            match self.below(7) {
                 0 => self.access(),
                 1 if self.loops == 1 => self.repeat(),
+                2 if self.branches == 0 => self.branch(),
                 _ => self.compute(),
             }
         }
@@ -309,19 +436,37 @@ impl Kernel {
         self.loops -= 1;
     }
 
-    /// A branch that threads may take differently.
+    /// A branch that threads may take differently, with another part for the others or not.
     fn branch(&mut self) {
         self.labels += 1;
+        self.branches += 1;
         let label = self.labels;
-        let condition = match self.below(3) {
+        let condition = match self.below(4) {
             0 => "setp.gt.u32 %p7, %t2, 1; @%p7".to_owned(),
-            1 => format!("@%p{}", self.below(4)),
+            1 | 2 => format!("@%p{}", self.below(4)),
             _ => "setp.gt.u32 %p7, %t1, 63; @!%p7".to_owned(),
         };
         self.add(format_args!("{condition} bra over{label};"));
-        let count = 1 + self.below(6);
-        (0..count).for_each(|_| self.compute());
-        self.add(format_args!("over{label}:"));
+        self.branch_part();
+        if self.below(2) == 0 {
+            self.add(format_args!("bra.uni met{label};"));
+            self.add(format_args!("over{label}:"));
+            self.branch_part();
+            self.add(format_args!("met{label}:"));
+        } else {
+            self.add(format_args!("over{label}:"));
+        }
+        self.branches -= 1;
+    }
+
+    fn branch_part(&mut self) {
+        for _ in 0..1 + self.below(5) {
+            match self.below(8) {
+                0 | 1 => self.access(),
+                2 if self.branches < 3 => self.branch(),
+                _ => self.compute(),
+            }
+        }
     }
 
     /// A loop that each thread leaves after a number of rounds of its own.
@@ -334,7 +479,22 @@ impl Kernel {
         self.add(format_args!("leave{label}:"));
         for _ in 0..1 + self.below(4) {
             let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
-            match self.below(4) {
+            match self.below(10) {
+                5 => self.add(format_args!("ld.global.f32 %f{d}, [%rd4+{}];", 4 * a)),
+                6 => self.add(format_args!(
+                    "add.u32 %n0, %r{a}, %n4; and.b32 %n0, %n0, 2047; mul.wide.u32 %rd5, %n0, 4;
+                     add.s64 %rd6, %rd1, %rd5; ld.global.u32 %r{d}, [%rd6];"
+                )),
+                7 => self.add(format_args!("st.global.f32 [%rd2+{}], %f{d};", 4 * a)),
+                8 => self.add(format_args!("ld.global.f64 %fd{}, [%rd10+{}];", d % 4, 8 * a)),
+                // Beyond, in the last rounds of some threads.
+                9 if a == 0 => self.add(format_args!(
+                    "setp.gt.u32 %p4, %n4, {}; selp.b32 %n2, 100000000, 0, %p4; mul.wide.s32 %rd9, %n2, 1;
+                     add.s64 %rd9, %rd4, %rd9; ld.global.f32 %f{d}, [%rd9];",
+                    1 + b
+                )),
+                9 => self.add(format_args!("st.shared.u32 [%t6], %r{d}; ld.shared.f32 %f{a}, [%t6];")),
+                4 => self.add(format_args!("fma.rn.f64 %fd{}, %fd{}, %fd{}, %fd1;", d % 4, a % 4, b % 4)),
                 0 => self.add(format_args!("fma.rn.f32 %f{d}, %f{a}, %f{b}, %f{c};")),
                 1 => self.add(format_args!("add.s32 %r{d}, %r{a}, %r{b};")),
                 2 => self.add(format_args!("sub.f32 %f{d}, %f{a}, %f{b};")),

@@ -8,7 +8,7 @@ mod kernel;
 
 use apex_random::Random;
 use cuda_launch::LaunchConfig;
-use ptx_exec::{Engine, Fault, LaunchParams, LaunchStats};
+use ptx_exec::{Engine, Fault, LaunchParams, LaunchStats, Outside};
 
 use device::{Device, pack};
 use kernel::{ELEMENTS, Kernel, RESULTS};
@@ -83,6 +83,15 @@ fn run(device: &Device, source: &str, engine: Engine, threads: u32, seed: u64, p
     Outcome { result, memory, generated }
 }
 
+/// What both engines count alike: of branches that threads take differently, the instructions of
+/// threads.
+fn counted(source: &str, stats: LaunchStats) -> LaunchStats {
+    match source.contains("bra over") {
+        true => LaunchStats { thread_instructions: stats.thread_instructions, ..LaunchStats::default() },
+        false => stats,
+    }
+}
+
 /// Runs the kernel of a seed by both engines; whether it faulted, and whether there was machine
 /// code.
 fn compare(seed: u64) -> (bool, bool) {
@@ -92,7 +101,8 @@ fn compare(seed: u64) -> (bool, bool) {
     let places = [device.allocate(u64::from(ELEMENTS) * 4, true), device.allocate(bytes as u64, true)];
     let by = |engine| run(&device, &source, engine, threads, seed, places);
     let (interpreted, compiled) = (by(Engine::Interpreter), by(Engine::Compiled));
-    assert_eq!(interpreted.result, compiled.result, "seed {seed}\n{source}");
+    let counts = |outcome: &Outcome| outcome.result.clone().map(|stats| counted(&source, stats));
+    assert_eq!(counts(&interpreted), counts(&compiled), "seed {seed}\n{source}");
     if interpreted.result.is_ok() && interpreted.memory != compiled.memory {
         let words = |memory: &[u8]| -> Vec<u32> {
             memory
@@ -217,6 +227,60 @@ fn an_access_beyond_is_reported_alike_in_every_lane() {
             let fault = interpreted.as_ref().expect_err("the access is not allowed");
             assert_eq!(fault.thread[0], lane);
             assert_eq!(interpreted, compiled);
+        }
+    }
+}
+
+/// A kernel whose threads take three ways, in two of which they access memory, which one thread
+/// must not; in a loop, or not.
+fn access_beyond_in_a_branch(lane: u32, looped: bool) -> String {
+    let (begin, end) = match looped {
+        true => ("mov.u32 %r6, 0; LOOP:", "add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 3; @%p4 bra LOOP;"),
+        false => ("mov.u32 %r6, 0;", ""),
+    };
+    format!(
+        ".version 7.0\n.target sm_80\n.address_size 64\n
+         .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
+             .reg .f32 %f<4>; .reg .b32 %r<8>; .reg .b64 %rd<6>; .reg .pred %p<5>;
+             ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+             mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 1; setp.eq.u32 %p2, %r2, 2;
+             setp.eq.u32 %p3, %r1, {lane}; selp.b32 %r4, 100000000, 0, %p3;
+             add.u32 %r5, %r1, %r4; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd3, %rd1, %rd4;
+             mul.wide.u32 %rd5, %r1, 4; add.s64 %rd5, %rd2, %rd5; mov.f32 %f1, 0f3F800000;
+             {begin}
+             @%p1 bra ONE;
+             @%p2 bra TWO;
+             ld.global.f32 %f1, [%rd3]; add.f32 %f1, %f1, %f1;
+             bra.uni MEET;
+             ONE: st.global.f32 [%rd3], %f1; mul.f32 %f1, %f1, %f1;
+             bra.uni MEET;
+             TWO: add.f32 %f1, %f1, %f1;
+             MEET: add.f32 %f1, %f1, %f1;
+             st.global.f32 [%rd5], %f1;
+             {end}
+             ret;
+         }}"
+    )
+}
+
+#[test]
+fn an_access_beyond_in_a_branch_is_reported_alike() {
+    for (lane, looped) in (0..64).flat_map(|lane| [(lane, false), (lane, true)]) {
+        let source = access_beyond_in_a_branch(lane, looped);
+        let linked = Device::default().load(&source);
+        let outside = linked.program().interpreted().any(|(_, _, outside, _)| outside == Outside::Branch);
+        assert!(!outside || !is_possible(), "a branch stays with the interpreter");
+        let device = Device::default();
+        let bytes = u64::from(GRID * 64 * RESULTS) * 4;
+        let places = [device.allocate(u64::from(ELEMENTS) * 4, true), device.allocate(bytes, true)];
+        let by = |engine| run(&device, &source, engine, 64, 1, places);
+        let (interpreted, compiled) = (by(Engine::Interpreter), by(Engine::Compiled));
+        assert!(compiled.generated > 0 || !is_possible());
+        let threads = |outcome: &Outcome| outcome.result.clone().map(|stats| stats.thread_instructions);
+        assert_eq!(threads(&interpreted), threads(&compiled), "lane {lane}");
+        match &interpreted.result {
+            Ok(_) => assert_eq!((lane % 4, interpreted.memory == compiled.memory), (2, true)),
+            Err(fault) => assert_eq!(fault.thread[0], lane),
         }
     }
 }

@@ -7,6 +7,7 @@
 use ptx::body::{Line, Operand, Symbol};
 use ptx::instruction::{Opcode, Operation};
 use ptx::{ScalarType, StateSpace};
+use ptx_lower::{Meaning, Op};
 
 use crate::code::Input;
 use crate::compile::decode::Undecoded;
@@ -14,6 +15,7 @@ use crate::compile::decode::{address, control, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{class_of, constant_bits};
 use crate::compile::special::is_clock;
+use crate::native::Lowered;
 use crate::operands::{Args, Class, Reg};
 use crate::registers::shapes::{binary, logic, quaternary, split};
 
@@ -48,10 +50,11 @@ fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> De
         (destination, Operand::Vector(parts)) => pack(compiler, destination, parts, ty),
         _ if ty == ScalarType::Pred => {
             let destination = compiler.destination(destination, ty)?;
-            let (run, a) = match source {
-                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(*name)?),
-                other => (logic(|a, _, _| a), compiler.source(other, ty)?),
+            let (run, a, op) = match source {
+                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(*name)?, Op::Not),
+                other => (logic(|a, _, _| a), compiler.source(other, ty)?, Op::Move),
             };
+            compiler.means(Lowered::Computes(Meaning::plain(op, ty)));
             compiler.lanes(run, Args { d: destination.reg, a, ..Args::EMPTY });
             Ok(())
         }
