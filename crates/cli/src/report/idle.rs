@@ -6,7 +6,6 @@ use crate::text::figures::share;
 use crate::text::{Align, Style, Table, shorten};
 use crate::units;
 use apex_ordered::Order;
-use apex_profile::{Account, IdleFunction, IdleFunctions, Profile};
 use apex_profile::{Account, IdleFunction, Profile};
 use std::io::{self, Write};
 

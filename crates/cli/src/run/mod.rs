@@ -12,7 +12,6 @@ pub mod driver;
 mod driver_file;
 mod embedded;
 pub mod governed;
-mod host_stacks;
 pub mod host_stacks;
 pub mod inspect;
 pub mod libraries;

@@ -107,10 +107,8 @@ pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
         sampled.weights.push(sum.ns);
         sampled.end_value += sum.ns;
     }
-    let mut profiles: Vec<Sampled> = by_cause.into_values().collect();
-    profiles.order_by(|a, b| b.end_value.total_cmp(&a.end_value));
     let mut profiles: Vec<Sampled> = by_category.into_values().collect();
-    profiles.sort_by(|a, b| b.end_value.total_cmp(&a.end_value));
+    profiles.order_by(|a, b| b.end_value.total_cmp(&a.end_value));
     let document = Document {
         schema: SCHEMA,
         exporter: "apex",

@@ -6,7 +6,6 @@
 use super::Limits;
 use super::figure::{Figure, text};
 use apex_ordered::Order;
-use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
 use apex_profile::{
     Account, CallStack, Frame, HostFrame, HostProfile, HostStack, Profile, SiteTotals, StackCount, total,
 };
