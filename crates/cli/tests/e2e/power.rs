@@ -75,6 +75,19 @@ fn what_cannot_be_governed_is_said_before_the_program_starts() {
     }
 }
 
+#[test]
+fn a_wrong_command_line_of_the_helper_is_no_failure_of_a_program() {
+    let sandbox = Sandbox::new();
+    for (arguments, code) in [
+        (&["power", "helper"][..], 2),
+        (&["power", "helper", "--user", "no such user"], 2),
+        (&["power"], 2),
+        (&["power", "run"], 125),
+    ] {
+        output(&mut sandbox.apex(arguments), code);
+    }
+}
+
 /// Runs where this test is root: the claim is a file of root's.
 #[test]
 fn a_clock_that_is_set_is_released_when_apex_is_killed() {
