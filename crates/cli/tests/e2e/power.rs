@@ -1,5 +1,5 @@
-//! `apex power run`: on a stand-in for NVML, whose clock is a file, with the CPU device in the place
-//! of a GPU's driver. The stand-in is found by LD_LIBRARY_PATH, before any other NVML.
+//! `apex power run`: on a stand-in for NVML, whose clock is a file, with the CPU device in the
+//! place of a GPU's driver. The stand-in is found by LD_LIBRARY_PATH, before any other NVML.
 
 use crate::common::{Running, Sandbox, cpu_device, output, program, send, text, wait_until};
 use std::path::PathBuf;
