@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 /// A check, a comparison or a request was answered with no.
 pub const NO: u8 = 1;
-/// The command line was wrong (of every command but `run`, `demo` and `power`, whose usage errors are [`FAILED`]).
+/// The command line was wrong (of every command but `run`, `demo` and `power run`, whose usage
+/// errors are [`FAILED`]).
 pub const USAGE: u8 = 2;
 /// `run --check`: the program succeeded, and defects were found.
 pub const DEFECTS: u8 = 123;

@@ -217,8 +217,8 @@ fn arguments() -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command()))
 }
 
-/// Shows help, or what is wrong with the command line. `run`, `demo` and `power` stand for a
-/// program, whose codes must not be mistaken for ours.
+/// Shows help, or what is wrong with the command line. `run`, `demo` and `power run` stand for
+/// a program, whose codes must not be mistaken for ours.
 fn refuse(error: &clap::Error) -> ExitCode {
     // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help
     // quotes nothing.
@@ -226,9 +226,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().ansi().to_string())),
         false => error.print(),
     };
-    let stands_for_program = std::env::args_os()
-        .nth(1)
-        .is_some_and(|command| ["run", "demo", "power"].iter().any(|name| command == *name));
+    let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
+    let stands_for_program = match &words[..] {
+        [command, ..] if command == "run" || command == "demo" => true,
+        [power, command] => power == "power" && command == "run",
+        _ => false,
+    };
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if stands_for_program => ExitCode::from(exit::FAILED),

@@ -1,5 +1,5 @@
-//! `apex power run`: on a stand-in for NVML, whose clock is a file, with the CPU device in the place
-//! of a GPU's driver. The stand-in is found by LD_LIBRARY_PATH, before any other NVML.
+//! `apex power run`: on a stand-in for NVML, whose clock is a file, with the CPU device in the
+//! place of a GPU's driver. The stand-in is found by LD_LIBRARY_PATH, before any other NVML.
 
 use crate::common::{Running, Sandbox, cpu_device, output, program, send, text, wait_until};
 use std::path::PathBuf;
@@ -72,6 +72,19 @@ fn what_cannot_be_governed_is_said_before_the_program_starts() {
         let said = text(&output(command.env(variable.0, variable.1), 125).stderr);
         assert!(said.contains(expected), "{said}");
         assert!(!place.sandbox.path("s").exists() && !place.sandbox.path("changes").exists(), "{said}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_of_the_helper_is_no_failure_of_a_program() {
+    let sandbox = Sandbox::new();
+    for (arguments, code) in [
+        (&["power", "helper"][..], 2),
+        (&["power", "helper", "--user", "no such user"], 2),
+        (&["power"], 2),
+        (&["power", "run"], 125),
+    ] {
+        output(&mut sandbox.apex(arguments), code);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One run at a time for each device, and a note of a clock that is set.
 //!
-//! The file is locked as long as a process of the run has it open, its watchdog included: the kernel
-//! unlocks it whatever ends them. It has content while a clock may be set, so content without a
+//! The file is locked as long as a process of the run has it open, its watchdog included: the
+//! kernel unlocks it whatever ends them. It has content while a clock may be set, so content without a
 //! lock is that of a run of which everything was killed.
 
 use std::fs::{DirBuilder, File, OpenOptions};

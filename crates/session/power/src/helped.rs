@@ -18,8 +18,8 @@ pub struct Helped {
 }
 
 impl Helped {
-    /// Claims the device with this UUID. The second value says that a clock which an earlier run had
-    /// left was released.
+    /// Claims the device with this UUID. The second value says that a clock which an earlier run
+    /// had left was released.
     ///
     /// # Errors
     /// If there is no helper, or it refuses: then with its reason.

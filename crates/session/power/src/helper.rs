@@ -1,7 +1,7 @@
 //! A service of root that sets clocks for users who may not.
 //!
-//! A client connects to a Unix socket. The kernel tells which user it is (`SO_PEERCRED`); only those
-//! whom the administrator named are served. The client claims a device and sets its clock; a
+//! A client connects to a Unix socket. The kernel tells which user it is (`SO_PEERCRED`); only
+//! those whom the administrator named are served. The client claims a device and sets its clock; a
 //! [`Setter`] of the service does that. The end of the connection is the end of the claim, so the
 //! clock is released whatever ends the client. If the service is killed, its watchdogs release the
 //! clocks.

@@ -25,7 +25,8 @@ impl fmt::Display for NotSet {
 
 impl std::error::Error for NotSet {}
 
-/// Something that sets the clock of a device, and that releases it whatever becomes of this process.
+/// Something that sets the clock of a device, and that releases it whatever becomes of this
+/// process.
 pub trait Sets: Send {
     /// Sets the highest clock, MHz, or releases it.
     ///
@@ -70,8 +71,8 @@ pub struct Setter {
 }
 
 impl Setter {
-    /// Starts the watchdog by these words ([`Watchdog::start`]). A clock that an earlier run left is
-    /// released first; the second value says so.
+    /// Starts the watchdog by these words ([`Watchdog::start`]). A clock that an earlier run left
+    /// is released first; the second value says so.
     ///
     /// # Errors
     /// If the watchdog cannot be started, or the clock that was left cannot be released.

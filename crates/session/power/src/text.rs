@@ -61,8 +61,8 @@ fn of_end(ended: Ended, highest: u32) -> String {
              that saves is not known"
         ),
         Ended::NeverHighest(seen) => format!(
-            "nothing was set: the GPU ran at {seen} MHz at most, and not at its {highest} MHz, so another tool \
-             may have locked its clock; `nvidia-smi -rgc` releases that lock"
+            "nothing was set: the GPU ran at {seen} MHz at most, and not at its {highest} MHz. Either a power cap \
+             held it all the time, or another tool has locked its clock (`nvidia-smi -rgc` releases that lock)"
         ),
         Ended::Foreign => {
             "another tool set the GPU's clock meanwhile, so no clock is set any more".to_owned()

@@ -32,8 +32,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the program and arguments in `words`, which are to call [`watch`] with the number that
-    /// is added to them, and waits until it is ready.
+    /// Starts the program and arguments in `words`, which are to call [`watch`] with the number
+    /// that is added to them, and waits until it is ready.
     ///
     /// # Errors
     /// If it cannot be started, or does not become ready.
