@@ -13,6 +13,7 @@ mod by_code;
 mod by_name;
 mod casts;
 mod collectives;
+mod compiled;
 mod contended_atomics;
 mod contended_updates;
 pub(crate) mod costly_line;

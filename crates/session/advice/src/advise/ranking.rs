@@ -122,10 +122,8 @@ fn note_larger_claims(findings: &mut [Finding]) {
         };
         if let Some(larger) = after.iter().find(is_larger) {
             let reason = &mut finding.confidence.reason;
-            *reason = format!(
-                "{reason}; it comes before {}, which claims more, as a part of its cause",
-                larger.rule
-            );
+            *reason =
+                format!("{reason}; it comes before {}, of which it names a part of the cause", larger.rule);
         }
     }
 }
@@ -175,7 +173,7 @@ mod tests {
             ranked[0]
                 .confidence
                 .reason
-                .ends_with("it comes before APEX-T24, which claims more, as a part of its cause")
+                .ends_with("it comes before APEX-T24, of which it names a part of the cause")
         );
     }
 

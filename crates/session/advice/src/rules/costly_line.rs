@@ -9,6 +9,7 @@
 use apex_ordered::Order;
 use std::collections::BTreeMap;
 
+use super::compiled::Compiled;
 use super::{
     CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, kernel_finding,
     on_the_clock, percent, share_of_launches,
@@ -199,7 +200,10 @@ fn judge(profile: &Profile) -> Outcome {
         None => {
             let mut asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
             if work.is_compiled_by_xla(profile) {
-                asked.insert(0, OF_XLA);
+                let compiled = Compiled::of(profile);
+                let mapped = compiled.as_ref().is_none_or(Compiled::may_be_mapped).then_some(OF_MAPPED);
+                let own = compiled.iter().flat_map(Compiled::questions);
+                asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
             }
             let change = format!("See whether {} can do less. {}", work.site, asked.join(" "));
             Outcome::found(draft(profile, work, span, None, change))
@@ -223,7 +227,10 @@ fn draft(profile: &Profile, work: &Work<'_>, span: f64, cause: Option<&Cause>, c
         found.saving.unknown_because = claims.is_none().then(|| most.clone());
         found
     };
-    let summary = work.summary(profile, &work.families(profile), span);
+    let mut summary = work.summary(profile, &work.families(profile), span);
+    if let Some(compiled) = Some(profile).filter(|of| work.is_compiled_by_xla(of)).and_then(Compiled::of) {
+        summary = format!("{summary}; {}", compiled.in_words());
+    }
     let meaning = cause.map_or_else(String::new, |cause| format!("; {}", cause.meaning));
     let reason = match cause {
         Some(_) => "the share is measured; the cause is inferred from the statement's text",
@@ -257,10 +264,12 @@ struct Family {
     questions: &'static str,
 }
 
-/// What to ask about a function that XLA compiled.
-const OF_XLA: &str = "Does the compiled function hold jax.lax.cond or switch under jax.vmap? Then it computes both branches \
-    for all elements: keep what decides out of the batch (in_axes=None), or put the condition around vmap. Does it compute \
-    in each call what only some calls need, or what does not change?";
+/// What to ask about a function that XLA compiled and `jax.vmap` may map.
+const OF_MAPPED: &str = "Does the compiled function hold jax.lax.cond or switch under jax.vmap? Then it computes both \
+    branches for all elements: keep what decides out of the batch (in_axes=None), or put the condition around vmap.";
+/// What to ask about any function that XLA compiled.
+const OF_XLA: &str =
+    "Does the compiled function compute in each call what only some calls need, or what does not change?";
 
 const OTHER: Family = Family {
     name: "kernels of its own",

@@ -10,6 +10,10 @@ use apex_profile::{Figure, Frame, HostFrame, HostStack, IdlePlace, Profile};
 /// Minimum part of the idle time in the functions of a cause that claims all of it.
 const PART: f64 = 0.05;
 
+/// A claim says that it is of more than the sampled time from this ratio on.
+const DIVIDED: f64 = 1.1;
+const PATH: &str = "; time of the host that was not sampled, or beside work of the device, is divided as the sampled time is";
+
 /// The places at which the host was in idle time, looked up once for all causes.
 pub(super) struct Places<'p>(Vec<IdlePlace<'p>>);
 
@@ -120,7 +124,10 @@ pub(super) fn known<'k>(
         change,
         confidence: confidence(
             Level::Medium,
-            "sampled call stacks name the function; it is unknown how much of it can overlap with the device's work",
+            format!(
+                "sampled call stacks name the function; it is unknown how much of it can overlap with the device's work{}",
+                if on_the_host_s_path(profile, time.value) > DIVIDED * time.value { PATH } else { "" }
+            ),
         ),
         saving,
     };
