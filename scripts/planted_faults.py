@@ -139,18 +139,6 @@ FAULTS = [
         "self.asm.test(RCX, 15);",
         "self.asm.test(RCX, 0);",
     ),
-    (
-        "branches: all threads are where some have stopped",
-        "generate.rs",
-        "for (place, reg) in (at::MASKS..).zip(masks) {",
-        "for (place, reg) in (at::MASKS..).zip(masks).skip(1) {",
-    ),
-    (
-        "loops: after one that threads leave one by one, strips are at different times",
-        "generate.rs",
-        "self.asm.load(R15, RSP, stack::LEFT);",
-        "",
-    ),
 ]
 
 

@@ -1,17 +1,18 @@
 //! Accesses that are checked together: those of a block whose address is the same register with
-//! different offsets, unless the register is written between them.
+//! different offsets, unless the register is written between them, and that all threads make that
+//! are in the block.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::context::{Early, Group};
-use crate::region::{Address, Instruction, Operation, Reg, Region};
+use crate::region::{Address, Guard, Instruction, Operation, Reg, Region};
 
 /// The largest difference of offsets in a group.
 const SPAN: i64 = 1 << 20;
 
-/// What accesses of a group have in common: address, key, the number of elements, and whether they
-/// are longs.
-type Key = (Address, u64, usize, bool);
+/// What accesses of a group have in common: address, key, the number of elements, whether they are
+/// longs, and the guard.
+type Key = (Address, u64, usize, bool, Option<Guard>);
 
 /// The groups of a region.
 pub(crate) struct Groups {
@@ -29,9 +30,10 @@ impl Groups {
         let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
         let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
         for block in &region.blocks {
+            let mask = block.mask.as_ref().map(|mask| mask.here).or(block.lane_loop.map(|of| of.mask));
             let mut open: HashMap<Key, usize> = HashMap::new();
             for instruction in &block.instructions {
-                groups.add(instruction, &mut open);
+                groups.add(instruction, mask, &mut open);
                 groups.note_early(instruction, &written);
                 let written = instruction.definitions();
                 open.retain(|(address, ..), _| !written.contains(&address.register()));
@@ -51,17 +53,19 @@ impl Groups {
         }
     }
 
-    fn add(&mut self, instruction: &Instruction, open: &mut HashMap<Key, usize>) {
+    /// Adds an access of a block with this mask, if the instruction is one.
+    fn add(&mut self, instruction: &Instruction, mask: Option<Reg>, open: &mut HashMap<Key, usize>) {
         let Operation::Access(access) = &instruction.operation else { return };
         let (offset, bytes) = (access.offset, access.bytes());
-        let key = (access.address, access.key, access.data.len(), access.long);
+        let key = (access.address, access.key, access.data.len(), access.long, instruction.guard);
+        // The same threads access then: the block does not change its mask.
+        let shares = instruction.guard.is_none_or(|guard| Some(guard.predicate) == mask);
         let joins = |group: &Group| {
             (group.least - offset) % bytes == 0
                 && (offset - group.least).abs() < SPAN
                 && (offset - group.most).abs() < SPAN
         };
-        let known =
-            open.get(&key).copied().filter(|&index| joins(&self.all[index]) && instruction.guard.is_none());
+        let known = open.get(&key).copied().filter(|&index| joins(&self.all[index]) && shares);
         match known {
             Some(index) => {
                 let group = &mut self.all[index];
@@ -77,7 +81,7 @@ impl Groups {
                     store: access.store,
                 });
                 self.of_access.push((self.all.len() - 1, true));
-                if instruction.guard.is_none() {
+                if shares {
                     open.insert(key, self.all.len() - 1);
                 }
             }

@@ -30,7 +30,7 @@ pub struct Register {
 }
 
 /// The threads that act: those in which a predicate is true, or false.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
     /// The predicate.
     pub predicate: Reg,

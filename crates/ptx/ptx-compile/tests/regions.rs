@@ -615,19 +615,24 @@ impl State {
         values[COUNTER.0 as usize].fill(0);
         let limit = random.below(4);
         values[LIMIT.0 as usize].fill(limit);
+        let choice = random.below(5);
         for thread in 0..THREADS {
             let shape = |choice: u64, random: &mut Random| match choice {
                 0 => thread as u64 + 4,
                 1 => 17,
                 2 => (thread as u64 / 8) * 16,
+                // The second four as the first.
+                4 => (thread as u64 / 8) * 16 + thread as u64 % 4,
                 _ => random.below(ELEMENTS as u64 - 16),
             };
-            let choice = limit;
             values[INDEX.0 as usize][thread] = shape(choice, random);
             // Words of its own, at which its neighbours' are next or not.
             values[THREAD.0 as usize][thread] = thread as u64 ^ if limit.is_multiple_of(2) { 0 } else { 5 };
             values[BOUND.0 as usize][thread] = 4 * (1 + random.below(11));
-            values[POINTER.0 as usize][thread] = 8 * (shape((choice + 1) % 4, random) / 2);
+            let other = (choice + 1) % 5;
+            // Any, of longs in the array.
+            let halved = if other == 3 { 2 } else { 1 };
+            values[POINTER.0 as usize][thread] = 8 * (shape(other, random) / halved);
         }
         State { values, array, own: vec![0; 8 * THREADS * 4] }
     }

@@ -342,7 +342,7 @@ impl<'r> Generator<'r> {
         self.asm.jump(done);
     }
 
-    /// An access that some threads make: a group of its own, in which each has an address. The
+    /// An access that some threads make, each at an address that is computed for it alone. The
     /// helper makes it if the window does not allow one of them.
     fn masked_access(&mut self, access: &Access, guard: Guard, slots: Slots, done: Label, slow: Label) {
         for half in 0..2 {
@@ -367,7 +367,7 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, slow);
         }
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = access.element() as i32 * element as i32;
+            let distance = (access.offset - slots.least) as i32 + access.element() as i32 * element as i32;
             match access.store {
                 true => self.masked_scatter(reg, guard, slots, distance),
                 false => self.masked_gather(reg, guard, slots, distance),

@@ -94,7 +94,7 @@ impl Generator<'_> {
         self.join_halves(to);
     }
 
-    /// What computes numbers of `.f32` as numbers of `.f64`, and what makes `.f32` of other numbers.
+    /// What computes `.f32` by way of `.f64`, and what makes `.f32` of other numbers.
     pub(super) fn through_doubles(&mut self, kind: Kind, to: u8, sources: &[Reg]) {
         for half in 0..2 {
             match kind {

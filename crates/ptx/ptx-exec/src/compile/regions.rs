@@ -2,9 +2,9 @@
 //!
 //! A region is a range of steps that the generator knows, entered at its first step only. Branches
 //! in it depend on registers that other steps of the region compute of what is likely to be the
-//! same in all threads; whoever enters makes sure of it. Threads may take a forward branch
-//! differently: then each block up to where they meet again has a mask of the threads in it, and
-//! only branches forward. Ranges are cut until that is so.
+//! same in all threads; whoever enters makes sure of it. In a loop threads may take a forward
+//! branch differently: then each block up to where they meet again has a mask of the threads in it,
+//! and only branches forward. Ranges are cut until that is so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -318,7 +318,7 @@ impl Finder<'_> {
                 at += 1;
                 continue;
             }
-            let area = self.area(at, end).ok_or(at)?;
+            let area = self.area(at, (start, end)).ok_or(at)?;
             at = area.end;
             areas.push(area);
         }
@@ -326,8 +326,9 @@ impl Finder<'_> {
     }
 
     /// The area that a branch begins; `None` if it leads back, or the area has loops, is entered
-    /// from elsewhere, or has too many blocks.
-    fn area(&self, branch: usize, end: usize) -> Option<Area> {
+    /// from elsewhere, or has too many blocks. There is none outside of loops either: cut there,
+    /// the parts are shorter, but have no masks, and most warps do not divide.
+    fn area(&self, branch: usize, (start, end): (usize, usize)) -> Option<Area> {
         let mut last = self.jump(branch)?;
         let mut starts = BTreeSet::from([branch + 1, last]);
         let mut at = branch + 1;
@@ -345,7 +346,15 @@ impl Finder<'_> {
             .iter()
             .any(|&(from, to)| !(branch..last).contains(&from) && (branch + 1..last).contains(&to));
         let fits = branch + 1 < last && last <= end && starts.len() <= LATER + 1;
-        (fits && !is_entered).then(|| Area { branch, starts: starts.into_iter().collect(), end: last })
+        let is_repeated = self
+            .jumps
+            .iter()
+            .any(|&(from, to)| (start..=branch).contains(&to) && (last..end).contains(&from));
+        (fits && is_repeated && !is_entered).then(|| Area {
+            branch,
+            starts: starts.into_iter().collect(),
+            end: last,
+        })
     }
 
     /// The first step of the loop that the jump at a step ends, if that is one block, and threads

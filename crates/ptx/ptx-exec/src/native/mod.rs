@@ -10,9 +10,9 @@
 //!
 //! 1. Only whole warps enter, and only if the registers on which the region's branches depend are
 //!    the same in all their threads, so that these take the same way; other branches only lead
-//!    forward, and threads meet again. Threads' instructions are counted exactly; those of warps, and
-//!    branches, exactly where all threads take the same way, and by the eights of threads that do
-//!    elsewhere.
+//!    forward, and threads meet again. The instructions of threads are counted exactly. Those of
+//!    warps, and branches, are exact where all threads take the same way; elsewhere each eight
+//!    threads that execute one count a quarter.
 //! 2. An access that is not allowed is not executed: its warp goes on in the interpreter at that
 //!    very step, which reports it. Of the threads of a warp those that would fault first are first.
 //!    Warps before it go on before it, those after it after it, as in [`crate::warp::batch`].
@@ -199,8 +199,8 @@ pub(crate) struct Counted {
 pub(crate) struct Site {
     /// Its step.
     pub(crate) step: u32,
-    /// In a block that some threads may have gone past, or a loop that they may have left: the steps
-    /// at which they may wait. At the last one are all that are nowhere else.
+    /// In a block that some threads may have gone past, or a loop that they may have left: the
+    /// steps at which they may wait. At the last one are all that are nowhere else.
     pub(crate) waiting: Vec<u32>,
 }
 

@@ -421,10 +421,10 @@ impl Kernel {
         self.add(format_args!("loop{label}:"));
         let count = 1 + self.below(4);
         for _ in 0..count {
-            match self.below(7) {
+            match self.below(9) {
                 0 => self.access(),
                 1 if self.loops == 1 => self.repeat(),
-                2 if self.branches == 0 => self.branch(),
+                2..=4 if self.branches == 0 => self.branch(),
                 _ => self.compute(),
             }
         }

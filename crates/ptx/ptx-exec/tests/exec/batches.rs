@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use apex_random::Random;
 use cuda_launch::LaunchConfig;
-use ptx_exec::{Fault, LaunchParams, LaunchStats};
+use ptx_exec::{Engine, Fault, LaunchParams, LaunchStats};
 
 use crate::device::{Device, pack};
 
@@ -162,14 +162,20 @@ impl Kernel {
     }
 }
 
+/// Runs a kernel by an engine, or by that of the environment.
 fn run(
     source: &str,
     watched: bool,
     block: [u32; 3],
     contents: &[u8],
+    engine: Option<Engine>,
 ) -> Result<(LaunchStats, Vec<u8>), Fault> {
     let device = Device::watched(watched);
     let linked = device.load(source);
+    let linked = match engine {
+        Some(engine) => linked.with_engine(engine),
+        None => linked,
+    };
     let kernel = linked.program().kernel("k").unwrap();
     let bytes = (4 * BLOCKS * block[0] * block[1]) as usize;
     let (input, output) = (device.upload(contents), device.upload(&vec![0xee; bytes]));
@@ -196,14 +202,19 @@ fn random_kernels_compute_the_same_together_and_alone() {
     for seed in 0..250 {
         let source = Kernel::write(seed);
         let block = random.choose(&SHAPES);
-        let together = run(&source, false, block, &contents);
-        let alone = run(&source, true, block, &contents);
+        let together = run(&source, false, block, &contents, Some(Engine::Interpreter));
+        let alone = run(&source, true, block, &contents, None);
         let (together, alone) = match (together, alone) {
             (Ok(together), Ok(alone)) => (together, alone),
             (one, other) => panic!("seed {seed}, {block:?}: {:?}, {:?}\n{source}", one.err(), other.err()),
         };
         assert_eq!(together.0, alone.0, "seed {seed}, {block:?}\n{source}");
         assert_eq!(together.1, alone.1, "seed {seed}, {block:?}\n{source}");
+        // Machine code counts the instructions of threads exactly, those of warps not everywhere.
+        let default = run(&source, false, block, &contents, None).expect("it runs without machine code");
+        let threads = [together.0, default.0].map(|stats| stats.thread_instructions);
+        assert_eq!(threads[0], threads[1], "seed {seed}, {block:?}\n{source}");
+        assert_eq!(together.1, default.1, "seed {seed}, {block:?}\n{source}");
         instructions += together.0.warp_instructions;
         divergent += together.0.divergent_branches;
     }
@@ -238,7 +249,7 @@ fn the_first_thread_to_fault_is_the_same_together_and_alone() {
         // Beyond the block: nobody.
         let threads: Vec<u32> = (0..3).map(|_| random.below(400) as u32).collect();
         let contents: Vec<u8> = threads.iter().flat_map(|thread| thread.to_le_bytes()).collect();
-        let outcome = |watched| run(&source, watched, [256, 1, 1], &contents);
+        let outcome = |watched| run(&source, watched, [256, 1, 1], &contents, None);
         match (outcome(false), outcome(true)) {
             (Ok(together), Ok(alone)) => assert_eq!(together, alone),
             (Err(together), Err(alone)) => {
