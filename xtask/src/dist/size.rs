@@ -39,12 +39,13 @@ pub fn check(files: &[&Path], limits: Limits) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::root;
+    use std::path::PathBuf;
 
     /// Reads what `cargo build --release` has left here.
     #[test]
     fn a_release_build_keeps_its_limits() {
         let files = RELEASE.map(|(name, _)| root().join("target/release").join(name));
-        let built: Vec<&Path> = files.iter().map(AsRef::as_ref).filter(|file| file.exists()).collect();
+        let built: Vec<&Path> = files.iter().map(PathBuf::as_path).filter(|file| file.exists()).collect();
         if built.is_empty() {
             return test_skip::impossible_here("`cargo build --release` has built nothing here");
         }
