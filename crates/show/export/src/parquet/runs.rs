@@ -93,7 +93,7 @@ mod tests {
             let packed = if head % 2 == 0 { 1 } else { head / 2 * GROUP };
             for at in 0..packed {
                 let bit = |bit: usize| u32::from(bytes[bit / 8] >> (bit % 8) & 1);
-                let value = (0..bits).map(|i| bit(at * bits + i) << i).sum();
+                let value: u32 = (0..bits).map(|i| bit(at * bits + i) << i).sum();
                 values.extend(std::iter::repeat_n(value, repeats));
             }
             bytes = &bytes[(packed * bits).div_ceil(8)..];
