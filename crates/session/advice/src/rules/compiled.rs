@@ -84,6 +84,38 @@ impl Operation {
     }
 }
 
+/// Minimum launches of a compiled function's loop in each call for launching to be its loop's.
+const EACH_CALL: f64 = 8.0;
+
+/// The change to make where most launches come from a loop within a compiled function; `None` if
+/// they do not. Such a loop is `jax.lax.scan`, `map`, `fori_loop` or `while_loop` already.
+pub(super) fn change_of_loop(profile: &Profile) -> Option<String> {
+    let ranges = || profile.ranges.iter().enumerate().filter(|(_, range)| range.domain == DOMAIN);
+    let all: u64 = ranges().filter(|(_, range)| range.parent.is_none()).map(|(_, of)| of.launches).sum();
+    let modules = ranges().filter_map(|(at, range)| Some((at, module_of(range)?, range)));
+    let (module, function, calls) = modules.max_by_key(|(_, _, range)| range.launches)?;
+    let loops = ranges().filter_map(|(_, range)| {
+        let operation = Operation::of(range, 0.0).filter(|of| of.name.starts_with("while"))?;
+        (range.parent == Some(module)).then_some((range.launches, operation.path))
+    });
+    let (launches, path) = loops.max_by_key(|(launches, _)| *launches)?;
+    let each = launches as f64 / calls.count.max(1) as f64;
+    if 2 * calls.launches < all || 2 * launches < calls.launches || each < EACH_CALL {
+        return None;
+    }
+    let place = if path.is_empty() { String::new() } else { format!(" (`{path}`)") };
+    let remedy = if path.contains("searchsorted") { SEARCH } else { ROUNDS };
+    Some(format!(
+        "The compiled function `{function}` launches {each:.0} times in each call in a loop of its own{place}: {remedy}"
+    ))
+}
+
+const SEARCH: &str = "pass method=\"scan_unrolled\" or method=\"sort\" to jnp.searchsorted, whose default searches round \
+    by round";
+const ROUNDS: &str = "make its rounds fewer. Where each state is linear in the one before, jax.lax.associative_scan computes \
+    all of them in few launches (a running sum: jnp.cumsum); where rounds do not need one another, jax.vmap; else \
+    jax.lax.scan(…, unroll=16), and more work in each round";
+
 fn module_of(range: &Range) -> Option<&str> {
     let name = range.name.strip_prefix(MODULE)?;
     name.split([',', '#']).next().filter(|name| !name.is_empty())
@@ -170,6 +202,25 @@ mod tests {
         let questions: Vec<_> = compiled.questions().collect();
         assert!(matches!(questions[..], [question] if question.contains("jax.lax.scan")), "{questions:?}");
         assert!(compiled.may_be_mapped());
+    }
+
+    #[test]
+    fn launches_of_a_loop_within_a_function_are_not_told_to_become_one() {
+        let of = |path: &str, in_loop: u64| {
+            let counted =
+                |name: &str, parent, count, launches| Range { count, launches, ..range(name, parent, 1.0) };
+            let ranges = vec![
+                counted("XlaModule:#hlo_module=jit_improve,program_id=1#", None, 10, in_loop + 100),
+                counted(&format!("Thunk:#name=jit(improve)/{path},hlo_op=while.1#"), Some(0), 10, in_loop),
+            ];
+            change_of_loop(&Profile { ranges, ..Profile::default() })
+        };
+        let change = of("jvp()/while", 20_000).expect("a change");
+        assert!(change.starts_with("The compiled function `improve` launches 2000 times in each call in a loop of its own (`jvp()/while`): "));
+        assert!(change.contains("associative_scan"), "{change}");
+        assert!(of("jit(searchsorted)/vmap()", 20_000).expect("a change").contains("scan_unrolled"));
+        // Fewer than half of the launches are the loop's.
+        assert_eq!(of("jvp()/while", 90), None);
     }
 
     #[test]

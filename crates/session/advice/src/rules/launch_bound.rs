@@ -4,8 +4,8 @@ use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, framework, host_function, in_pauses,
-    job_saving, known, percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compiled, confidence, framework, host_function,
+    in_pauses, job_saving, known, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::loops::{self, Loop};
@@ -139,6 +139,9 @@ fn change(profile: &Profile) -> Option<String> {
     let remedy = || known::remedy_of_case(profile, "launch-bound/loop");
     if let Some((looped, remedy)) = Loop::of(profile).and_then(|looped| Some((looped, remedy()?))) {
         return Some(format!("Replace {}: {remedy}", looped.in_words()));
+    }
+    if let Some(change) = (owner == Owner::Xla).then(|| compiled::change_of_loop(profile)).flatten() {
+        return Some(change);
     }
     let activities = || profile.activities.iter().filter(is_bound);
     let code = total(activities().map(|a| idle_during(a, &[IdleCause::HostCode])));
