@@ -10,13 +10,11 @@
 //!    the driver refuses the changed module too.
 //! 3. *Bounded.* A request waits for at most [`PATIENCE`], and reads at most [`MOST_BYTES`].
 
+use super::ask::connect;
 use crate::driver;
 use apex_conventions::universal::{MOST_BYTES, PATIENCE, Request, SOCKET};
-use apex_conventions::variables::SESSION;
 use cuda_abi::types::*;
-use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 pub use apex_conventions::universal::is_wanted;
@@ -52,7 +50,7 @@ pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
         result,
         bytes: image.len() as u64,
     };
-    let mut stream = connect()?;
+    let mut stream = connect(SOCKET, PATIENCE)?;
     stream.write_all(&request.to_bytes()).ok()?;
     stream.write_all(image).ok()?;
     let mut length = [0; 8];
@@ -64,14 +62,4 @@ pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
     let mut text = vec![0; length + 1];
     stream.read_exact(&mut text[..length]).ok()?;
     Some(Lowered { text, stream })
-}
-
-/// A connection to `apex run`. The path of a socket is limited to some hundred bytes, that of a
-/// session is not: the socket is reached from the open folder.
-fn connect() -> Option<UnixStream> {
-    let session = File::open(SESSION.path()?).ok()?;
-    let stream = UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", session.as_raw_fd())).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
-    Some(stream)
 }
