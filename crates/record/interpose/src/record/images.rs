@@ -4,6 +4,7 @@
 //! --code` it stores all that describes launches.
 
 use super::Recorder;
+use crate::actions::schedule;
 use crate::objects::images::Image;
 use crate::switch::guarded;
 use crate::tables::put;
@@ -93,7 +94,11 @@ impl Recorder {
         let required = parts.iter().flat_map(|part| fatbin::required_blocks(part, architecture)).collect();
         let hash = self.keeps_images().then(|| self.keep(parts)).flatten();
         let ptx = match parts {
-            [part] => fatbin::compiled_ptx(part, architecture).map(|text| code_hash(&text)),
+            [part] => fatbin::compiled_ptx(part, architecture).map(|text| {
+                let code = code_hash(&text);
+                schedule::existing().into_iter().for_each(|schedule| schedule.learn(code, &text));
+                code
+            }),
             _ => None,
         };
         self.objects.note_image(handle, Image { hash, required: Arc::new(required), ptx });
