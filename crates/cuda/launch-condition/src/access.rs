@@ -74,13 +74,11 @@ impl KernelAccess {
 impl AccessedMemory {
     /// Adds what a launch accesses; `None` if that is not known.
     fn add(&self, given: &Given<'_>, allocations: &impl Allocations, spans: &mut Spans) -> Option<()> {
-        let before = spans.count;
         if let Some(ranges) = &self.ranges
-            && ranges.iter().all(|range| add_range(range, given, allocations, spans).is_some())
+            && ranges.iter().all(|(_, range)| range.at(given).is_some())
         {
-            return Some(());
+            return ranges.iter().try_for_each(|range| add_range(range, given, allocations, spans));
         }
-        spans.count = before;
         let word = given.word(self.offset, 8)?;
         // (A pointer to the end of an allocation is one of this allocation, and equal to one to the
         // beginning of the next.)

@@ -91,11 +91,13 @@ mod tests {
     use super::*;
     use launch_condition::{AccessedMemory, Allocations};
 
+    /// Buffers of 64 KiB, as far apart from each other.
     struct Everything;
 
     impl Allocations for Everything {
         fn around(&self, address: u64) -> Option<(u64, u64)> {
-            (address >= 1 << 16).then_some((address & !0xffff, (address & !0xffff) + 0x1_0000))
+            let (start, at) = (address >> 17 << 17, address & 0x1_ffff);
+            (start > 0 && at < 0x1_0000).then_some((start, start + 0x1_0000))
         }
     }
 
@@ -104,7 +106,7 @@ mod tests {
         let word = |offset, is_written| AccessedMemory { offset, is_written, ranges: None };
         let memory = Some(vec![word(0, true), word(8, false)]);
         let kernel = KernelAccess { name: String::new(), parameters: vec![0, 8], memory };
-        let parameters = [(to << 16).to_le_bytes(), (from << 16).to_le_bytes()].concat();
+        let parameters = [(to << 17).to_le_bytes(), (from << 17).to_le_bytes()].concat();
         kernel.spans(&Given { config: LaunchConfig::new(1, 32), parameters: &parameters }, &Everything)
     }
 

@@ -35,7 +35,7 @@ pub mod trial;
 use super::ask::connect;
 use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
-use crate::record::Recorder;
+use crate::record::{Recorder, images};
 use crate::tables::put;
 use crate::{driver, limits};
 use apex_conventions::access::{HEAD, MOST_BYTES, PATIENCE, SOCKET};
@@ -130,6 +130,7 @@ pub fn is_wanted() -> bool {
 pub fn start(recorder: &'static Recorder) -> bool {
     let file = &recorder.file;
     let made = SCHEDULE.get_or_make(|| Schedule::new(recorder), |_| {});
+    images::tell_ptx(|code, ptx| existing().into_iter().for_each(|schedule| schedule.learn(code, ptx)));
     file.set_schedule_state(if made.is_some() { ScheduleState::Unused } else { ScheduleState::Failed });
     made.is_some()
 }
