@@ -15,6 +15,7 @@ extern "C" fn register() {
     apex::actions::queue::order::let_pass(is_named);
     apex::actions::queue::batch::neglect(is_named);
     apex::actions::pool::work::neglect(is_named);
+    apex::actions::schedule::neglect(is_named);
 }
 
 fn is_named(base: &str) -> bool {

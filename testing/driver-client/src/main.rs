@@ -4,6 +4,7 @@
 
 mod affine;
 mod arguments;
+mod beside;
 mod code;
 mod driver;
 mod fast;
@@ -70,6 +71,7 @@ fn main() {
         "forks" => fast::forks(number(1)),
         "ends" => fast::ends(number(1)),
         "order" => order::random_programs(number(1) as u64, number(2), number(3), false),
+        "beside" => beside::random_programs(number(1) as u64, number(2), number(3), number(4) != 0),
         "launches-come-and-go" => order::launches_come_and_go(number(1)),
         "order-in-bursts" => order::random_programs(number(1) as u64, number(2), number(3), true),
         "memory-in-turn" => memory::in_turn(number(1)),

@@ -5,6 +5,7 @@
 //! is in mapped files, and `apex` may be killed at any moment. Nothing is written to stdout;
 //! remarks go to stderr and `--quiet` silences them.
 
+mod answering;
 mod assembler;
 pub mod child;
 mod dashboard;
@@ -17,6 +18,7 @@ pub mod inspect;
 pub mod libraries;
 pub mod machine;
 mod not_started;
+mod schedule;
 mod to_hub;
 mod triton;
 pub mod tuned;
@@ -63,13 +65,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 6] = [
+const FIRST_FILES: [&str; 7] = [
     CONTROL_FILE,
     META_FILE,
     Notes::FILE,
     launch_condition::Plan::FILE,
     apex_trace::results::WANTED,
     apex_conventions::universal::SOCKET,
+    apex_conventions::access::SOCKET,
 ];
 
 /// The dynamic linker's variable.
@@ -82,6 +85,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -o before --timing all -- ./matmul 4096
   apex run -o after --name fused --tag h200 -- python train.py
   apex run --fast -- python generate.py
+  apex run --fast=schedule -- ./pipeline
   apex run --tuned stencil.tuned.json -- ./stencil
   apex run --universal -- ./built_for_newer_gpus
   apex run --code -- ./stencil
@@ -163,8 +167,9 @@ pub struct Recording {
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent)]
     pub budget: f64,
     /// Speed up the program: `queue` launches from a separate thread, `batch` also combines
-    /// repeated launches into CUDA graphs, `memory` reuses freed memory for later allocations
-    /// [values: queue, batch, memory, or several: batch,memory]
+    /// repeated launches into CUDA graphs, `schedule` also runs launches of a graph beside each other
+    /// that are proven to share no data, `memory` reuses freed memory for later allocations
+    /// [values: queue, batch, schedule, memory, or several: batch,memory]
     #[arg(
         long,
         value_enum,
@@ -271,6 +276,8 @@ pub enum Fast {
     Queue,
     /// That thread also combines queued launches that repeat into CUDA graphs
     Batch,
+    /// In these graphs, launches run beside others with which they are proven to share no data
+    Schedule,
     /// Memory that the program frees serves its next allocations
     Memory,
 }
@@ -420,6 +427,15 @@ pub fn record(
                 .into());
         }
     };
+    let scheduling = match schedule::start(&fresh.folder, &recording.fast) {
+        Ok(scheduling) => scheduling,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--fast=schedule: cannot listen in the session")
+                .into());
+        }
+    };
 
     let power = match recording.power.as_ref().map(Wanted::prepare).transpose() {
         Ok(power) => power,
@@ -467,6 +483,7 @@ pub fn record(
     if let Some(governed) = governed {
         governed.finish(quiet);
     }
+    scheduling.into_iter().for_each(answering::Answering::finish);
     meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
@@ -497,6 +514,11 @@ fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Resu
     }
     if recording.hash_results && recording.fast.contains(&Fast::Memory) {
         bail!("results cannot be compared together with --fast=memory, which keeps memory that is freed");
+    }
+    if recording.fast.contains(&Fast::Schedule) && recording.fast.contains(&Fast::Memory) {
+        bail!(
+            "--fast=schedule does not know when memory that --fast=memory keeps is reused: use only one of them"
+        );
     }
     if recording.check && recording.fast.contains(&Fast::Memory) {
         bail!(

@@ -4,31 +4,26 @@
 //! Machine code by a newer ptxas comes first, since it changes nothing of the module; then the
 //! module's PTX, lowered.
 //!
-//! A thread listens on a socket in the session (`apex_conventions::universal`); each request has a
-//! thread that answers it. What they did is written into session.json at the end. The program never
+//! It listens on a socket in the session (`apex_conventions::universal`, [`answering`]). What its
+//! threads did is written into session.json at the end. The program never
 //! depends on it: without an answer it gets the driver's error.
 
+use super::answering::{self, Answering};
 use super::assembler;
 use apex_conventions::universal::{PATIENCE, Request, SOCKET};
 use apex_trace::meta::{Lacking, Refused, Replaced};
 use apex_untrusted::Folder;
 use fatbin::embedded;
 use ptx_retarget::{Gpu, Header, lower, newest_of_driver};
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// Modules, and changes of each, that a session keeps at most.
 const MOST: usize = 1000;
 /// Kernels of a module that a session names.
 const MOST_KERNELS: usize = 8;
-/// Stack of a thread, bytes: the parser is recursive, within bounds.
-const STACK: usize = 16 << 20;
 
 /// Which changes are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -39,14 +34,10 @@ pub enum Universal {
     Approximate,
 }
 
-/// The thread that answers.
+/// What answers.
 pub struct Server {
-    thread: JoinHandle<()>,
-    ends: Arc<AtomicBool>,
+    answering: Answering,
     refused: Arc<Mutex<Vec<Refused>>>,
-    socket: PathBuf,
-    /// Keeps the path of the socket alive.
-    _session: File,
 }
 
 /// Starts to listen in a session, if the user wants it.
@@ -55,38 +46,17 @@ pub struct Server {
 /// Those of the system: the socket cannot be made.
 pub fn start(session: &Folder, universal: Option<Universal>) -> io::Result<Option<Server>> {
     let Some(universal) = universal else { return Ok(None) };
-    // The path of a socket is limited to some hundred bytes, that of a session is not.
-    let folder = File::open(session.path())?;
-    let socket = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()));
-    let listener = UnixListener::bind(&socket)?;
-    let (ends, refused) = (Arc::new(AtomicBool::new(false)), Arc::default());
-    let (end, log) = (Arc::clone(&ends), Arc::clone(&refused));
-    let path = session.path().to_owned();
-    let thread = spawn(move || {
-        let streams = listener.incoming().take_while(|_| !end.load(Ordering::Acquire)).flatten();
-        let answers = streams.filter_map(|stream| {
-            let (log, path) = (Arc::clone(&log), path.clone());
-            // A program that breaks off gets no answer.
-            spawn(move || drop(answer(stream, &path, universal, &log))).ok()
-        });
-        answers.collect::<Vec<_>>().into_iter().for_each(|answer| drop(answer.join()));
-    })?;
-    Ok(Some(Server { thread, ends, refused, socket, _session: folder }))
-}
-
-fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("universal".into()).stack_size(STACK).spawn(work)
+    let refused: Arc<Mutex<Vec<Refused>>> = Arc::default();
+    let (log, path) = (Arc::clone(&refused), session.path().to_owned());
+    let answering =
+        answering::start(session, SOCKET, move |stream| answer(stream, &path, universal, &log))?;
+    Ok(Some(Server { answering, refused }))
 }
 
 impl Server {
     /// Ends it and gives what it did.
     pub fn finish(self) -> Vec<Refused> {
-        self.ends.store(true, Ordering::Release);
-        // A connection wakes it.
-        if UnixStream::connect(&self.socket).is_ok() {
-            let _ = self.thread.join();
-        }
-        let _ = std::fs::remove_file(&self.socket);
+        self.answering.finish();
         std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -242,7 +212,7 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         let session = Folder::open(&deep).unwrap();
         let server = start(&session, Some(Universal::Exact)).unwrap().unwrap();
-        let mut stranger = UnixStream::connect(&server.socket).unwrap();
+        let mut stranger = UnixStream::connect(server.answering.socket()).unwrap();
         stranger.write_all(&[7; Request::BYTES]).unwrap();
         drop(stranger);
         assert_eq!(server.finish(), []);

@@ -187,3 +187,77 @@ fn calls_that_a_killed_program_had_queued_are_told() {
     assert_eq!(said.contains("NOT MADE: process"), not_made > 0, "{said}");
     assert_eq!(unwrapped_report(&sandbox, "s").contains("not made: the process was ended"), not_made > 0);
 }
+
+/// Random programs on objects that launches share or do not; each launch of a graph draws one of the
+/// orders that its edges allow.
+fn programs_beside(sandbox: &Sandbox, fast: &str, seed: u32, count: &str, is_shared: bool) -> Command {
+    let words = ["beside", &seed.to_string(), count, "20", if is_shared { "1" } else { "0" }];
+    let mut command = programs(sandbox, fast, &words);
+    command.env("APEX_CPU_GRAPH_ORDER", seed.to_string());
+    command
+}
+
+/// The number of programs of the test below; docs/fast.md says how many it ran with once.
+fn programs_to_schedule() -> String {
+    std::env::var("SCHEDULED_PROGRAMS").unwrap_or_else(|_| "40".to_owned())
+}
+
+#[test]
+fn launches_beside_others_compute_what_they_compute_one_after_the_other() {
+    let (sandbox, count) = (Sandbox::new(), programs_to_schedule());
+    let run = output(&mut programs_beside(&sandbox, "--fast=schedule", 1, &count, false), 0);
+    assert_eq!(text(&run.stdout), format!("{count} programs as they should be\n"));
+    assert_eq!(text(&run.stderr), "");
+    let schedule =
+        &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0]["queue"]["schedule"];
+    assert_eq!(schedule["state"], "on");
+    assert!(schedule["batches"].as_u64().unwrap() > 20, "{schedule}");
+    let report = unwrapped_report(&sandbox, "session");
+    assert!(report.contains("ran beside launches that share no data with them"), "{report}");
+}
+
+/// What schedules must not neglect. Each of these faults alone makes random programs fail.
+const SCHEDULE_FAULTS: [&str; 14] = [
+    // A launch does not wait for one that writes what it reads, or reads or writes what it writes.
+    "schedule-read-after-write",
+    "schedule-write-after-read",
+    "schedule-write-after-write",
+    // Or for one of which nothing is known.
+    "schedule-unknown",
+    // Memory that is no allocation of the program's is one of its own.
+    "schedule-other-memory",
+    // Only the beginning of an allocation is accessed.
+    "schedule-allocation",
+    // A launch has one thread.
+    "schedule-dimensions",
+    // Who waits for one waits for all before it.
+    "schedule-reach",
+    // The last launch waits for nobody.
+    "schedule-last",
+    // A launch waits for the one right before it alone.
+    "schedule-neighbours",
+    // Memory overlaps only if it begins at the same address.
+    "schedule-overlap",
+    // A graph is used whatever its edges are.
+    "schedule-pattern",
+    // A kernel is the one of this name, whatever its code is.
+    "schedule-code",
+    // It is any kernel of its module.
+    "schedule-kernel",
+];
+
+#[test]
+fn a_fault_in_schedules_is_noticed() {
+    let libraries = careless_libraries();
+    let run = |fault: &str, seed: u32| {
+        let sandbox = Sandbox::new();
+        let mut command = programs_beside(&sandbox, "--fast=schedule", seed, "8", false);
+        command.env("APEX_LIB_DIR", libraries.path()).env("CARELESS_ABOUT", fault);
+        command.output().unwrap().status.success()
+    };
+    assert!(run("nothing", 1), "without a fault the programs are as they should be");
+    for fault in SCHEDULE_FAULTS {
+        let is_noticed = (0..20).any(|round| !run(fault, 1 + 8 * round));
+        assert!(is_noticed, "schedules neglect {fault}, and nothing notices");
+    }
+}

@@ -77,6 +77,11 @@ pub const CPU_ENGINE: Variable = variable(
     "CPU device",
     "How kernels are executed ([machine code](cpu-device.md#machine-code)): `auto` (default), `interpreted` or `compiled`.",
 );
+pub const CPU_GRAPH_ORDER: Variable = variable(
+    "APEX_CPU_GRAPH_ORDER",
+    "CPU device",
+    "A number: each launch of a graph draws one of the orders that its edges allow, for tests.",
+);
 pub const CPU_TRACE: Variable = variable(
     "APEX_CPU_TRACE",
     "CPU device",
@@ -153,7 +158,8 @@ pub const USERS: [Variable; 14] = [
 pub const INTERNAL: [Variable; 3] = [SESSION, CPU_CHECK, PYTHON];
 
 /// Variables of tests and scripts.
-pub const TESTS: [Variable; 9] = [
+pub const TESTS: [Variable; 10] = [
+    CPU_GRAPH_ORDER,
     TESTS_REQUIRE_DEPENDENCIES,
     SKIPPED_TESTS,
     TEST_PYTHONS,

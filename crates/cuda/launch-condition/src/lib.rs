@@ -1,4 +1,5 @@
-//! Conditions under which a launch may be made in other blocks, and the plan that says in which.
+//! Conditions under which a launch may be made in other blocks, or beside others, and the plan that
+//! says in which.
 //!
 //! A proof about a kernel's PTX holds for launches that meet a [`Condition`]: the bounds of its
 //! guards lie within the launch's threads, and the memory that it writes is apart from the other
@@ -8,6 +9,8 @@
 //!
 //! * [`Condition`]: what a proof yields and a profile stores.
 //! * [`Checked`]: the same in flat tables, which is evaluated in some nanoseconds.
+//! * [`KernelAccess`]: the memory that a kernel's launches access, of which [`Spans`] are the
+//!   addresses at one launch: whether two launches may run in any order.
 //! * [`Plan`]: kernels by the hash of their PTX and name, with the blocks for each size of launch.
 //!
 //! # Invariants
@@ -15,10 +18,18 @@
 //!    makes a condition fail.
 //! 2. An evaluation neither allocates nor panics, whatever the numbers are.
 
+mod access;
 mod checked;
 mod condition;
+mod given;
 mod plan;
+mod range;
 
+pub use access::{
+    AccessedMemory, Allocations, KernelAccess, Span, Spans, access_from_bytes, access_to_bytes,
+};
 pub use checked::{Checked, MOST_PARAMETER_BYTES};
 pub use condition::{Apart, Bound, Condition, Product, Region, Sum, Term};
+pub use given::Given;
 pub use plan::{Choice, Damaged, Plan, PlannedKernel, code_hash, size_class};
+pub use range::Range;

@@ -107,23 +107,23 @@ impl Plan {
 }
 
 /// The bytes of a plan, as far as they are written.
-struct Out(Vec<u8>);
+pub(crate) struct Out(pub(crate) Vec<u8>);
 
 impl Out {
-    fn number(&mut self, number: u32) {
+    pub(crate) fn number(&mut self, number: u32) {
         self.0.extend(number.to_le_bytes());
     }
 
-    fn flag(&mut self, flag: bool) {
+    pub(crate) fn flag(&mut self, flag: bool) {
         self.0.push(flag.into());
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.number(text.len() as u32);
         self.0.extend(text.as_bytes());
     }
 
-    fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
+    pub(crate) fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
         self.number(list.len() as u32);
         list.iter().for_each(|one| entry(self, one));
     }
@@ -165,7 +165,7 @@ impl Out {
         });
     }
 
-    fn sum(&mut self, sum: &Sum) {
+    pub(crate) fn sum(&mut self, sum: &Sum) {
         self.list(&sum.0, |out, product| {
             out.0.extend(product.factor.to_le_bytes());
             out.list(&product.terms, |out, term| match *term {
@@ -180,7 +180,7 @@ impl Out {
 }
 
 /// The bytes of a plan that are not read yet.
-struct Rest<'b>(&'b [u8]);
+pub(crate) struct Rest<'b>(pub(crate) &'b [u8]);
 
 impl Rest<'_> {
     fn take<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Damaged> {
@@ -193,11 +193,11 @@ impl Rest<'_> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn number(&mut self) -> Result<u32, Damaged> {
+    pub(crate) fn number(&mut self) -> Result<u32, Damaged> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn flag(&mut self) -> Result<bool, Damaged> {
+    pub(crate) fn flag(&mut self) -> Result<bool, Damaged> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -205,14 +205,17 @@ impl Rest<'_> {
         }
     }
 
-    fn text(&mut self) -> Result<String, Damaged> {
+    pub(crate) fn text(&mut self) -> Result<String, Damaged> {
         let bytes = self.number()?.min(MOST_TEXT) as usize;
         let (text, rest) = self.0.split_at_checked(bytes).ok_or(Damaged)?;
         self.0 = rest;
         String::from_utf8(text.to_vec()).map_err(|_| Damaged)
     }
 
-    fn list<T>(&mut self, mut entry: impl FnMut(&mut Self) -> Result<T, Damaged>) -> Result<Vec<T>, Damaged> {
+    pub(crate) fn list<T>(
+        &mut self,
+        mut entry: impl FnMut(&mut Self) -> Result<T, Damaged>,
+    ) -> Result<Vec<T>, Damaged> {
         match self.number()? {
             entries if entries <= MOST_ENTRIES => (0..entries).map(|_| entry(self)).collect(),
             _ => Err(Damaged),
@@ -253,7 +256,7 @@ impl Rest<'_> {
         })
     }
 
-    fn sum(&mut self) -> Result<Sum, Damaged> {
+    pub(crate) fn sum(&mut self) -> Result<Sum, Damaged> {
         let product = |rest: &mut Self| {
             let factor = i64::from_le_bytes(rest.take()?);
             Ok(Product { factor, terms: rest.list(Self::term)? })

@@ -1,6 +1,7 @@
 //! Access sets of one launch.
 
-use crate::given::Given;
+use launch_condition::Given;
+
 use crate::sets::{Base, Memory, Use};
 
 /// Where accesses of a launch lie.
@@ -17,7 +18,7 @@ pub enum Extent {
 impl Memory {
     /// Where the accesses lie in a launch; `None` if the launch has too few parameters.
     pub fn at(&self, given: &Given<'_>) -> Option<Extent> {
-        let range = |(access, range): &(Use, crate::Range)| Some((*access, range.at(given)?));
+        let range = |(access, range): &(Use, launch_condition::Range)| Some((*access, range.at(given)?));
         if let Some(ranges) = &self.ranges
             && let Some(ranges) = ranges.iter().map(range).collect()
         {

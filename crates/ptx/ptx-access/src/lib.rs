@@ -39,17 +39,17 @@
 //!    instructions.
 
 mod barrier;
-mod given;
 mod launch;
 mod origin;
 mod range;
+mod schedulable;
 mod sets;
 mod text;
 
 pub use barrier::{Barrier, Reason};
-pub use given::Given;
 pub use launch::Extent;
-pub use range::Range;
+pub use launch_condition::{Given, Range};
+pub use schedulable::schedulable;
 pub use sets::{Base, Memory, Parameter, Sets, Use};
 
 /// A neglect of the analysis, which tests plant to see that they notice.

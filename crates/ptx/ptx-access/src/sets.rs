@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use launch_condition::Range;
 use ptx::body::{Body, InstructionId, Names, VariableId};
 use ptx::instruction::{Access, Direction, Opcode, Operation, Operations, accesses};
 use ptx::{Function, FunctionKind, Module, StateSpace};
@@ -9,7 +10,7 @@ use ptx::{Function, FunctionKind, Module, StateSpace};
 use crate::Fault;
 use crate::barrier::{Barrier, Reason, is_known};
 use crate::origin::{Origin, Origins, parameter};
-use crate::range::Range;
+use crate::range;
 
 /// Most instructions of a kernel that is looked at.
 const MOST_LINES: usize = 100_000;
@@ -121,7 +122,7 @@ impl Sets {
             return Some(unknown(parameters));
         };
         let ranges = apex_reshape::access_ranges(module, kernel);
-        let ranges = ranges.into_iter().map(|range| (range.at, Range::of(range, fault))).collect();
+        let ranges = ranges.into_iter().map(|range| (range.at, range::of(range, fault))).collect();
         let (sets, barrier) = (BTreeMap::new(), None);
         let mut found = Found { body: &body, offsets: &offsets, fault, ranges, sets, barrier };
         for at in (0..body.lines.len() as u32).map(InstructionId) {

@@ -1,7 +1,7 @@
 //! Access sets of single kernels.
 
 use launch_condition::{Product, Sum, Term};
-use ptx_access::{Base, Reason, Sets, Use};
+use ptx_access::{Base, Reason, Sets, Use, schedulable};
 
 /// `if (i < n) to[i] = table[from[i]]`.
 const LOOKUP: &str = ".version 8.0
@@ -121,4 +121,39 @@ fn formulas_are_in_the_order_of_the_field() {
     assert_eq!(sets.formula(&sum), "to + 8*threads.y*n - 4");
     assert_eq!(sets.formula(&Sum::default()), "0");
     assert_eq!(sets.formula(&Sum(vec![product(-1, &[term(0)])])), "-to");
+}
+
+/// What the injected library gets of [`LOOKUP`] with a word in place of another.
+fn scheduled(what: &str, other: &str) -> launch_condition::KernelAccess {
+    let source = LOOKUP.replace(what, other);
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k.ptx", &source)));
+    schedulable(&module, || true).remove(0)
+}
+
+#[test]
+fn a_kernel_that_others_may_see_is_no_kernel_to_schedule() {
+    let lookup = scheduled("", "");
+    assert_eq!((lookup.name.as_str(), lookup.parameters.as_slice()), ("lookup", &[0, 8, 24][..]));
+    let memory = lookup.memory.expect("its memory is known");
+    let words: Vec<_> = memory.iter().map(|memory| (memory.offset, memory.is_written)).collect();
+    assert_eq!(words, [(0, true), (16, false)], "only kernels write the table, and this one does not");
+    assert!(memory.iter().all(|memory| memory.ranges.is_some()));
+    let store = "st.global.u32 [%q8], %r6;";
+    for other in [
+        "st.volatile.global.u32 [%q8], %r6;",
+        "st.release.gpu.global.u32 [%q8], %r6;",
+        "st.relaxed.sys.global.u32 [%q8], %r6;",
+        "st.global.wt.u32 [%q8], %r6;",
+        "red.global.add.u32 [%q8], %r6;",
+        "membar.gl; st.global.u32 [%q8], %r6;",
+        "mov.u64 %q3, %globaltimer; st.global.u32 [%q8], %r6;",
+        "mov.u32 %r6, %clock; st.global.u32 [%q8], %r6;",
+        "st.global.u32 [%q8], %r6; st.global.u32 [%q7], %r6;",
+        "st.global.u32 [%q8], %r6; { membar.sys; }",
+    ] {
+        assert_eq!(scheduled(store, other).memory, None, "{other}");
+    }
+    assert!(scheduled(store, "st.weak.global.u32 [%q8], %r6;").memory.is_some());
+    let module = ptx::parse(LOOKUP).unwrap();
+    assert_eq!(schedulable(&module, || false), []);
 }

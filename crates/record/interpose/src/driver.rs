@@ -80,7 +80,9 @@ mod events;
 mod graph_nodes;
 
 pub use chain::{Chain, ChainedKernel, function_of};
-pub use events::{Scratch, create_event, elapsed_ns, is_idle, is_pending, launch_thread, record_event};
+pub use events::{
+    Scratch, create_event, destroy_event, elapsed_ns, is_idle, is_pending, launch_thread, record_event,
+};
 pub use graph_nodes::{
     Kernel, Node, describe_node, graph_nodes, kernel_of, kernel_of_v1, kernel_of_v3, node_cluster,
 };

@@ -50,6 +50,10 @@ pub const RANGES: usize = 1 << 13;
 pub const RANGE_NAME_BYTES: usize = 192;
 /// Most handles of modules, libraries, kernels and functions whose images are known.
 pub const ORIGINS: usize = 1 << 14;
+/// Most allocations at a time of which scheduling knows.
+pub const ALLOCATIONS: usize = 1 << 16;
+/// Most parameters of a kernel whose launches run beside others.
+pub const SCHEDULED_PARAMETERS: usize = 256;
 /// Most images of which it is known whether the session has them.
 pub const IMAGES: usize = 1 << 11;
 /// Most different arguments of a configuration that are kept.

@@ -22,7 +22,10 @@ mod record;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub use actions::{BatchFigures, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState};
+pub use actions::{
+    BatchFigures, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState, ScheduleFigures,
+    ScheduleState,
+};
 pub use record::{
     ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG, RangeChange,
     RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
@@ -109,6 +112,10 @@ pub struct FileHeader {
     /// Launches of the plan's kernels that were made as the program asked, because the condition
     /// of the proof did not hold for them.
     pub reshape_refused: AtomicU64,
+    /// A [`ScheduleState`].
+    pub schedule_state: AtomicU32,
+    /// The fields of [`ScheduleFigures`].
+    pub schedule: [AtomicU64; 3],
 }
 
 /// A counter on a cache line of its own.

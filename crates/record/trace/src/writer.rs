@@ -23,7 +23,8 @@ use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
     BatchFigures, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, OwnLine, PoolFigures, PoolState,
-    QueueFigures, QueueState, RecordKind, ReshapeState, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
+    QueueFigures, QueueState, RecordKind, ReshapeState, SLOT_BYTES, ScheduleFigures, ScheduleState,
+    SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::ticks::{self, now};
@@ -106,6 +107,8 @@ impl ProcessFile {
             queue_made: OwnLine::default(),
             reshape_state: AtomicU32::new(0),
             reshape_refused: AtomicU64::new(0),
+            schedule_state: AtomicU32::new(0),
+            schedule: [const { AtomicU64::new(0) }; 3],
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -247,6 +250,23 @@ impl ProcessFile {
     /// Counts a launch for which the condition of its kernel's proof did not hold.
     pub fn count_reshape_refused(&self) {
         self.count(&self.shared.header().reshape_refused, 1);
+    }
+
+    /// Says what became of scheduling by data.
+    pub fn set_schedule_state(&self, state: ScheduleState) {
+        if self.is_ours() {
+            self.shared.header().schedule_state.store(state as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Says which batches had launches beside others.
+    pub fn set_schedule_figures(&self, figures: &ScheduleFigures) {
+        if self.is_ours() {
+            let values = [figures.batches, figures.launches, figures.saved_ns];
+            for (field, value) in self.shared.header().schedule.iter().zip(values) {
+                field.store(value, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Says what the memory pool has done so far.

@@ -84,7 +84,7 @@ pub use memory::Memory;
 pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
-pub use queue::{LaunchQueue, State as LaunchQueueState};
+pub use queue::{LaunchQueue, Schedule, ScheduleEnd, State as LaunchQueueState};
 pub use quotes::{Loops, Quotes};
 pub use ranges::Range;
 pub use reshaping::{Reshaping, State as ReshapingState};

@@ -5,9 +5,11 @@
 //! valid for the graph that created them.
 //!
 //! A launch is one task, which executes the nodes one after the other in topological order. CUDA
-//! allows any such order; a single kernel node uses all cores.
+//! allows any such order, and tests have each launch draw one ([`order`]); a single kernel node uses
+//! all cores.
 
 pub mod condition;
+mod order;
 pub mod user_object;
 
 use crate::device;
@@ -410,7 +412,9 @@ impl GraphExec {
     /// nodes record are added to `records`, and have to be [reached](PlannedRecord::reach) whatever
     /// becomes of the launch.
     pub fn operations(&self, records: &mut Vec<Arc<PlannedRecord>>) -> Arc<[Operation]> {
-        let nodes: Vec<ExecNode> = self.lock().iter().filter(|node| node.enabled).cloned().collect();
+        let mut nodes: Vec<ExecNode> = self.lock().clone();
+        order::draw(&mut nodes, |node| (node.node.handle, &node.node.after));
+        nodes.retain(|node| node.enabled);
         let launched = nodes.into_iter().map(|node| match node.node.operation {
             Operation::Graph(graph) => Operation::Sequence(graph.operations(records)),
             Operation::Branch(conditional) => {

@@ -1,6 +1,7 @@
 //! Actions: ways to execute calls differently (`apex run --fast`, `--tuned`, `--universal`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
-//! frees, [`reshape`] launches the same threads in other blocks, [`results`] hashes what the
+//! frees, [`schedule`] runs launches of a batch beside each other, [`reshape`] launches the same
+//! threads in other blocks, [`results`] hashes what the
 //! program gets, with and without that, and [`universal`] loads PTX that the driver refuses as too
 //! new.
 //!
@@ -9,10 +10,12 @@
 //! ([`hooks::actions`](crate::hooks::actions)). Its figures are in the file's header
 //! (`apex_trace::layout`).
 
+mod ask;
 pub mod pool;
 pub mod queue;
 pub mod reshape;
 pub mod results;
+pub mod schedule;
 pub mod universal;
 
 use apex_conventions::variables::FAST;

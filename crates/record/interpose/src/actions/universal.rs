@@ -11,13 +11,11 @@
 //! 3. *Bounded.* Each offer is waited for at most [`PATIENCE`] and has at most [`MOST_BYTES`], and
 //!    there are at most [`MOST_OFFERS`].
 
+use super::ask::connect;
 use crate::driver;
 use apex_conventions::universal::{MOST_BYTES, PATIENCE, Request, SOCKET};
-use apex_conventions::variables::SESSION;
 use cuda_abi::types::*;
-use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 pub use apex_conventions::universal::is_wanted;
@@ -49,7 +47,7 @@ pub fn offers(result: CUresult, image: &[u8]) -> Option<Offers> {
         result,
         bytes: image.len() as u64,
     };
-    let mut stream = connect()?;
+    let mut stream = connect(SOCKET, PATIENCE)?;
     stream.write_all(&request.to_bytes()).ok()?;
     stream.write_all(image).ok()?;
     Some(Offers { stream, left: MOST_OFFERS })
@@ -74,14 +72,4 @@ impl Offers {
     pub fn tell(&mut self, is_loaded: bool) {
         let _ = self.stream.write_all(&[u8::from(is_loaded)]);
     }
-}
-
-/// A connection to `apex run`. The path of a socket is limited to some hundred bytes, that of a
-/// session is not: the socket is reached from the open folder.
-fn connect() -> Option<UnixStream> {
-    let session = File::open(SESSION.path()?).ok()?;
-    let stream = UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", session.as_raw_fd())).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
-    Some(stream)
 }

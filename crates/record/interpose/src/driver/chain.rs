@@ -1,5 +1,5 @@
-//! Kernels one after the other as one executable graph, made and launched on the library's own
-//! account.
+//! Kernels as one executable graph, one after the other or some beside others, made and launched on
+//! the library's own account.
 
 use super::{function_attribute, function_of_kernel, succeeds};
 use crate::tables::push;
@@ -19,7 +19,7 @@ pub struct ChainedKernel {
     pub context: CUcontext,
 }
 
-/// An executable graph: each kernel runs when the one before it is done, as in a stream.
+/// An executable graph: each kernel runs when those are done behind which it was added.
 pub struct Chain {
     graph: CUgraph,
     exec: CUgraphExec,
@@ -45,23 +45,24 @@ impl Chain {
         is_made.then(|| Chain { graph, exec: null_mut(), nodes: Vec::new() })
     }
 
-    /// Adds a kernel behind the last one; false if the driver refuses, or without memory.
+    /// Adds a kernel behind those of `behind`, whose bits count from the first kernel; false if the
+    /// driver refuses, or without memory.
     ///
     /// # Safety
     /// The function was launched with success in the context, with these dimensions.
     /// `parameters` point to its parameters.
-    pub unsafe fn add(
-        &mut self,
-        kernel: ChainedKernel,
-        parameters: *mut *mut c_void,
-        is_ordered: bool,
-    ) -> bool {
-        let last = self.nodes.last().copied().filter(|_| is_ordered);
-        let (before, count) = (last.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), last.iter().len());
+    pub unsafe fn add(&mut self, kernel: ChainedKernel, parameters: *mut *mut c_void, behind: u32) -> bool {
+        let (mut before, mut count) = ([null_mut(); u32::BITS as usize], 0);
+        for (at, &node) in self.nodes.iter().enumerate().take(before.len()) {
+            if behind >> at & 1 == 1 {
+                before[count] = node;
+                count += 1;
+            }
+        }
         let (mut node, params) = (null_mut(), kernel.node(parameters));
         // SAFETY: the out-parameter and the parameters are valid; the nodes are the graph's.
         let is_added = succeeds(unsafe {
-            real!(cuGraphAddKernelNode_v2)(&mut node, self.graph, before, count, &params)
+            real!(cuGraphAddKernelNode_v2)(&mut node, self.graph, before.as_ptr(), count, &params)
         });
         is_added && push(&mut self.nodes, node)
     }

@@ -12,6 +12,12 @@ pub fn create_event() -> Option<CUevent> {
     succeeds(unsafe { real!(cuEventCreate)(&mut event, CU_EVENT_DEFAULT) }).then_some(event)
 }
 
+/// Destroys an event of ours.
+pub fn destroy_event(event: CUevent) {
+    // SAFETY: an event of ours in a living context, destroyed once.
+    unsafe { real!(cuEventDestroy_v2)(event) };
+}
+
 /// Records an event of ours on a stream; false if the driver refuses.
 pub fn record_event(event: CUevent, stream: CUstream) -> bool {
     // SAFETY: an event of ours in a living context; the program is about to use, or has just used,

@@ -4,18 +4,25 @@
 //! use them.
 
 use super::macros::hooks;
+use crate::actions::schedule;
 use crate::objects::Objects;
+use crate::switch::guarded;
 use apex_trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
 use cuda_abi::types::*;
 use std::ffi::c_void;
 
 hooks! {
-    fn allocate(pointer: *mut CUdeviceptr, bytes: usize) |notes| {
+    fn allocate(pointer: *mut CUdeviceptr, bytes: usize)
+    after(result) { schedule_has(result, pointer, bytes) } |notes| {
         notes.allocate(Device, notes.out(pointer), bytes);
     }
 
     fn allocate_pitched(pointer: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: u32)
-    |notes| {
+    after(result) {
+        // SAFETY: the call has written it, if it succeeded.
+        let pitch = if result == CUDA_SUCCESS { unsafe { pitch.read_unaligned() } } else { 0 };
+        schedule_has(result, pointer, pitch.saturating_mul(height))
+    } |notes| {
         notes.allocate(Pitched, notes.out(pointer), notes.out(pitch).wrapping_mul(height));
     }
 
@@ -35,7 +42,8 @@ hooks! {
         notes.allocate(Pinned, pointer as u64, bytes);
     }
 
-    fn allocate_async(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream) |notes| {
+    fn allocate_async(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream)
+    after(result) { schedule_has(result, pointer, bytes) } |notes| {
         notes.allocate(Pool, notes.out(pointer), bytes);
         notes.asynchronous(stream);
     }
@@ -46,11 +54,11 @@ hooks! {
         notes.object = pool as u64;
     }
 
-    fn free(pointer: CUdeviceptr) before { addresses_change() } |notes| {
+    fn free(pointer: CUdeviceptr) before { is_freed(pointer) } |notes| {
         notes.free(Device, pointer);
     }
 
-    fn free_async(pointer: CUdeviceptr, stream: CUstream) before { addresses_change() } |notes| {
+    fn free_async(pointer: CUdeviceptr, stream: CUstream) before { is_freed(pointer) } |notes| {
         notes.free(Pool, pointer);
         notes.asynchronous(stream);
     }
@@ -128,6 +136,23 @@ hooks! {
 
     fn close_ipc(pointer: CUdeviceptr) before { addresses_change() } |notes| {
         notes.free(Unknown, pointer);
+    }
+}
+
+/// Memory of the device is about to be freed.
+fn is_freed(pointer: CUdeviceptr) {
+    addresses_change();
+    if let Some(schedule) = schedule::existing() {
+        guarded(|| schedule.freed(pointer));
+    }
+}
+
+/// A call has allocated memory at `*pointer`, if its result says so.
+fn schedule_has(result: CUresult, pointer: *mut CUdeviceptr, bytes: usize) {
+    if let Some(schedule) = schedule::existing().filter(|_| result == CUDA_SUCCESS) {
+        // SAFETY: the call has written it.
+        let address = unsafe { pointer.read_unaligned() };
+        guarded(|| schedule.allocated(address, bytes as u64));
     }
 }
 

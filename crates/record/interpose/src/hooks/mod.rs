@@ -37,6 +37,7 @@ mod process_address;
 pub mod queued;
 mod reshaped;
 mod retargeted;
+mod scheduled;
 mod settings;
 mod stream;
 mod sync;

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// First bytes of a cubin, and of a fatbin.
 const MACHINE_CODE: [[u8; 4]; 2] = [*b"\x7fELF", [0x50, 0xed, 0x55, 0xba]];
@@ -31,6 +31,15 @@ const MOST_PTX_BYTES: usize = 2 << 20;
 /// Most bytes of an image of machine code that is stored without `--code`: those of Triton's
 /// kernels and of XLA's have fewer.
 const MOST_CUBIN_BYTES: usize = 256 << 10;
+
+/// Who is told of PTX; see [`tell_ptx`].
+static TOLD: OnceLock<fn(u128, &[u8])> = OnceLock::new();
+
+/// Has `told` know of each PTX that the program loads and the driver compiles, by its hash and text,
+/// before the program has its module. The first one stays.
+pub fn tell_ptx(told: fn(u128, &[u8])) {
+    TOLD.get_or_init(|| told);
+}
 
 /// The images that this process has seen, by hash, and whether the session has them.
 pub type SeenImages = Mutex<HashMap<u128, bool>>;
@@ -93,7 +102,11 @@ impl Recorder {
         let required = parts.iter().flat_map(|part| fatbin::required_blocks(part, architecture)).collect();
         let hash = self.keeps_images().then(|| self.keep(parts)).flatten();
         let ptx = match parts {
-            [part] => fatbin::compiled_ptx(part, architecture).map(|text| code_hash(&text)),
+            [part] => fatbin::compiled_ptx(part, architecture).map(|text| {
+                let code = code_hash(&text);
+                TOLD.get().into_iter().for_each(|told| told(code, &text));
+                code
+            }),
             _ => None,
         };
         self.objects.note_image(handle, Image { hash, required: Arc::new(required), ptx });

@@ -16,7 +16,7 @@
 pub mod arguments;
 pub mod call;
 mod identifiers;
-mod images;
+pub mod images;
 pub mod launch;
 mod linker;
 pub mod ranges;

@@ -81,6 +81,45 @@ pub struct BatchFigures {
     pub avoided_ns: u64,
 }
 
+/// Outcome of scheduling by data (`apex run --fast=schedule`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ScheduleState {
+    /// Not requested.
+    #[default]
+    NotWanted = 0,
+    /// No sequence of launches came twice in which some are independent.
+    Unused = 1,
+    /// Launches ran beside others.
+    On = 2,
+    /// They took as long beside others as one after the other.
+    GainsNothing = 3,
+    /// A call shared memory in a way that is not followed.
+    Closed = 4,
+    /// Its tables could not be allocated.
+    Failed = 5,
+}
+
+impl ScheduleState {
+    /// The state that is stored as `raw`.
+    pub fn from_raw(raw: u32) -> Option<ScheduleState> {
+        use ScheduleState::{Closed, Failed, GainsNothing, NotWanted, On, Unused};
+        [NotWanted, Unused, On, GainsNothing, Closed, Failed].into_iter().find(|&state| state as u32 == raw)
+    }
+}
+
+/// Figures of batches in which launches ran beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleFigures {
+    /// These batches.
+    pub batches: u64,
+    /// Launches in them.
+    pub launches: u64,
+    /// How much longer the batches would have taken one launch after the other, computed from the
+    /// first ones, of which every second was launched so.
+    pub saved_ns: u64,
+}
+
 /// State of the memory pool of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::layout::{
     BatchFigures, CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended,
     FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState,
-    SharedAnchor, VERSION,
+    ScheduleFigures, ScheduleState, SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -38,6 +38,8 @@ pub(crate) struct Header {
     pub faults: Vec<(u64, String)>,
     pub reshape_state: ReshapeState,
     pub reshape_refused: u64,
+    pub schedule_state: ScheduleState,
+    pub schedule: ScheduleFigures,
 }
 
 /// Most records that a process can have lost: a thousand a millisecond for nine years.
@@ -206,6 +208,13 @@ impl Header {
             reshape_state: ReshapeState::from_raw(u32_at(page, offset_of!(FileHeader, reshape_state)))
                 .unwrap_or_default(),
             reshape_refused: u64_at(page, offset_of!(FileHeader, reshape_refused)),
+            schedule_state: ScheduleState::from_raw(u32_at(page, offset_of!(FileHeader, schedule_state)))
+                .unwrap_or_default(),
+            schedule: ScheduleFigures {
+                batches: u64_at(page, offset_of!(FileHeader, schedule)),
+                launches: u64_at(page, offset_of!(FileHeader, schedule) + size_of::<u64>()),
+                saved_ns: u64_at(page, offset_of!(FileHeader, schedule) + 2 * size_of::<u64>()),
+            },
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
 use crate::layout::{
     BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState,
+    ScheduleFigures, ScheduleState,
 };
 use crate::reader::definitions::Definitions;
 use crate::reader::file::FileState;
@@ -66,6 +67,10 @@ pub struct Process {
     pub reshape_state: ReshapeState,
     /// Launches of the plan's kernels for which the condition of the proof did not hold.
     pub reshape_refused: u64,
+    /// Outcome of scheduling by data.
+    pub schedule_state: ScheduleState,
+    /// The batches in which launches ran beside others.
+    pub schedule: ScheduleFigures,
     /// The meaning of the identifiers in its records.
     pub definitions: Arc<Definitions>,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
@@ -125,6 +130,8 @@ impl Process {
             pool: header.pool,
             reshape_state: header.reshape_state,
             reshape_refused: header.reshape_refused,
+            schedule_state: header.schedule_state,
+            schedule: header.schedule,
             definitions: Arc::default(),
             threads: BTreeMap::new(),
             record_count: 0,

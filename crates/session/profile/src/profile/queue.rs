@@ -1,6 +1,6 @@
 //! The statistics of a process's launch queue (`apex run --fast`).
 
-use apex_trace::layout::{BatchFigures, QueueFigures, QueueState};
+use apex_trace::layout::{BatchFigures, QueueFigures, QueueState, ScheduleFigures, ScheduleState};
 use serde::Serialize;
 
 /// The launch queue of a process. Times are nanoseconds, measured.
@@ -32,6 +32,54 @@ pub struct LaunchQueue {
     pub batched: u64,
     /// The time that batches saved over single calls, computed from those that were made singly.
     pub avoided_ns: f64,
+    /// Launches that ran beside others; none without `--fast=schedule`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+}
+
+/// Batches in which launches that are independent ran beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Schedule {
+    /// The final state.
+    pub state: ScheduleEnd,
+    /// These batches.
+    pub batches: u64,
+    /// Launches in them.
+    pub launches: u64,
+    /// How much longer the batches would have taken on the GPU one launch after the other, in
+    /// nanoseconds, computed from the first ones.
+    pub saved_ns: f64,
+}
+
+/// The final state of scheduling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleEnd {
+    /// No sequence of launches came often enough in which some are known to be independent.
+    Unused,
+    /// Launches ran beside others.
+    On,
+    /// Launches took as long beside others as one after the other.
+    GainsNothing,
+    /// A call shared memory in a way that is not followed.
+    Closed,
+    /// Its tables could not be allocated.
+    Failed,
+}
+
+impl Schedule {
+    fn of(process: &apex_trace::Process) -> Option<Self> {
+        let state = match process.schedule_state {
+            ScheduleState::NotWanted => return None,
+            ScheduleState::Unused => ScheduleEnd::Unused,
+            ScheduleState::On => ScheduleEnd::On,
+            ScheduleState::GainsNothing => ScheduleEnd::GainsNothing,
+            ScheduleState::Closed => ScheduleEnd::Closed,
+            ScheduleState::Failed => ScheduleEnd::Failed,
+        };
+        let ScheduleFigures { batches, launches, saved_ns } = process.schedule;
+        Some(Self { state, batches, launches, saved_ns: saved_ns as f64 })
+    }
 }
 
 /// The final state of a launch queue.
@@ -85,6 +133,7 @@ impl LaunchQueue {
             batches,
             batched,
             avoided_ns: avoided_ns as f64,
+            schedule: Schedule::of(process),
         })
     }
 

@@ -5,15 +5,50 @@ use std::collections::BTreeSet;
 
 use apex_profile::units;
 use apex_profile::{
-    LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile, ReshapingState,
+    LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile, ReshapingState, ScheduleEnd,
 };
 
 /// Sentences about the launch queues, the memory pools and the reshaped launches of the processes;
 /// none if nothing of it was requested.
 pub fn sentences(profile: &Profile) -> Vec<String> {
     let mut sentences = of_queues(profile);
+    sentences.extend(of_schedules(profile));
     sentences.extend(of_shapes(profile));
     sentences.extend(profile.processes.iter().filter_map(|process| process.pool.as_ref()).map(of_pool));
+    sentences
+}
+
+/// About launches that ran beside others.
+fn of_schedules(profile: &Profile) -> Vec<String> {
+    let queues = || profile.processes.iter().filter_map(|process| process.queue.as_ref());
+    let schedules = || queues().filter_map(|queue| queue.schedule.as_ref());
+    let sum = |of: fn(&apex_profile::Schedule) -> u64| schedules().map(of).fold(0, u64::saturating_add);
+    let mut sentences = Vec::new();
+    if let launches @ 1.. = sum(|schedule| schedule.launches) {
+        let saved: f64 = schedules().map(|schedule| schedule.saved_ns).sum();
+        sentences.push(format!(
+            "--fast=schedule: {} launches in {} batches ran beside launches that share no data with them, which saved \
+             {}ᶜ on the GPU.",
+            units::count(launches),
+            units::count(sum(|schedule| schedule.batches)),
+            units::time(saved)
+        ));
+    }
+    for (state, why) in [
+        (
+            ScheduleEnd::Unused,
+            "no sequence of at least 8 queued launches repeated in which some are proven to share no data",
+        ),
+        (ScheduleEnd::GainsNothing, "launches took as long beside each other as one after the other"),
+        (ScheduleEnd::Closed, "the program shares memory in a way that is not followed"),
+        (ScheduleEnd::Failed, "its tables could not be allocated"),
+    ] {
+        let count = schedules().filter(|schedule| schedule.state == state).count() as u64;
+        if count > 0 {
+            let processes = units::counted(count, "process", "processes");
+            sentences.push(format!("--fast=schedule was off at the end of {processes}: {why}."));
+        }
+    }
     sentences
 }
 

@@ -25,7 +25,8 @@
 //! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and
 //! makes them through the hooks that record them. So what the session holds is what was made, when
 //! it was made; what the queue itself did is in the header of the process file. With
-//! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]).
+//! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]), with
+//! `--fast=schedule` as one in which some run beside others.
 
 pub mod accepted;
 pub mod batch;
@@ -269,7 +270,7 @@ impl Queue {
             gain: Gain::default(),
             enqueue_cost: EnqueueCost::default(),
             stays_open: variables::FAST_ALWAYS.is_on(),
-            is_batching: is_wanted("batch"),
+            is_batching: is_wanted("batch") || is_wanted("schedule"),
             waited_at: AtomicU64::new(0),
             control: recorder.control,
             file: &recorder.file,

@@ -273,11 +273,11 @@ impl Maker {
         let (queue, begun) = (self.queue, now_ns());
         let waited_at = queue.waited_at.load(Relaxed);
         let Scratch { pointers, batches } = &mut self.scratch;
-        let Next::Batch(key, count) = batches.next(&queue.ring, waited_at, context, pointers, begun) else {
+        let Next::Batch(plan, count) = batches.next(&queue.ring, waited_at, context, pointers, begun) else {
             return false;
         };
         let start = apex_trace::now();
-        if !batches.launch(key, begun) {
+        if !batches.launch(&plan, begun) {
             return false;
         }
         let span = apex_trace::now() - start;
@@ -295,7 +295,7 @@ impl Maker {
         }
         let now = now_ns();
         let ns = now.saturating_sub(begun);
-        let avoided = self.scratch.batches.was_batch(count, ns, now);
+        let avoided = self.scratch.batches.was_batch(&plan, count, ns, now);
         queue.gain.made_batch(count as u64, ns, avoided);
         self.were_made(count, count as u64);
         true

@@ -55,7 +55,7 @@ index_table! {
 
 /// The launch queue.
 pub static ACTION: Action = Action {
-    is_wanted: || is_wanted("queue") || is_wanted("batch"),
+    is_wanted: || ["queue", "batch", "schedule"].into_iter().any(is_wanted),
     start: |recorder, slots| queue::start(recorder, slots).is_some(),
     hook: |_| None,
     watches: |_| false,

@@ -6,7 +6,8 @@
 //! changed are set.
 //!
 //! # Contract
-//! 1. *Order.* A chain runs its kernels one after the other, as a stream does, and is launched into
+//! 1. *Order.* A chain runs its kernels one after the other, as a stream does (or some beside others,
+//!    where nobody can see a difference: [`schedule`](crate::actions::schedule)), and is launched into
 //!    the stream into which all its launches were made, between the calls before and after them. So
 //!    whatever orders that stream orders the chain. Only launches without attributes, next to each
 //!    other in the ring, in one stream and one context, go into a batch; an event, a copy, a memset
@@ -27,16 +28,19 @@
 //! repeats is cut at the same places wherever the look at it begins.
 
 mod gain;
+mod scheduling;
 
 use super::Kind;
 use super::accepted::{Layout, Print};
 use super::ring::Ring;
+use crate::actions::schedule::edges::Edges;
 use crate::driver::{Chain, ChainedKernel, function_of};
 use crate::tables::{push, put, spread};
 use crate::timing::wants_all;
 use apex_trace::Control;
 use cuda_abi::types::*;
 use gain::BatchGain;
+use scheduling::{Plan, Scheduling};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::copy_nonoverlapping;
@@ -45,7 +49,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Most and fewest launches of a batch.
-const MOST: usize = 32;
+pub const MOST: usize = 32;
 const FEWEST: usize = 8;
 /// The number of times that a sequence must have come before a graph is made of it.
 const SIGHTINGS: u32 = 2;
@@ -130,6 +134,8 @@ unsafe fn drop_all(_: *mut u8, scratch: &mut super::Scratch) -> CUresult {
 pub struct Batches {
     control: &'static Control,
     gain: BatchGain,
+    /// Runs launches beside others, if that is wanted.
+    scheduling: Option<Scheduling>,
     /// The number of times that each sequence came, by [`key`].
     sightings: HashMap<u64, u32>,
     chains: HashMap<u64, Known>,
@@ -150,6 +156,7 @@ struct Known {
     chain: Chain,
     kernels: Vec<Held>,
     uses: u32,
+    edges: Edges,
 }
 
 /// A node of a graph, and the parameters that it has.
@@ -164,8 +171,8 @@ struct Held {
 pub enum Next {
     /// The next one is made alone.
     Single,
-    /// Launch this number of launches as the batch of this key.
-    Batch(u64, usize),
+    /// Launch this number of launches as this batch.
+    Batch(Plan, usize),
 }
 
 impl Batches {
@@ -174,6 +181,7 @@ impl Batches {
         Batches {
             control,
             gain: BatchGain::new(stays_on),
+            scheduling: Scheduling::new(stays_on),
             sightings: HashMap::new(),
             chains: HashMap::new(),
             nodes: 0,
@@ -187,6 +195,7 @@ impl Batches {
     pub fn clear(&mut self) {
         self.chains.clear();
         self.nodes = 0;
+        self.scheduling.iter_mut().for_each(Scheduling::clear);
     }
 
     /// Whether the next call is made alone: it was decided before.
@@ -232,7 +241,14 @@ impl Batches {
         } else {
             count as u64
         };
-        if !self.chains.contains_key(&key) && !self.make(key, context, pointers, now) {
+        if !self.chains.contains_key(&key) && !self.came_often(key) {
+            return self.one_by_one(count);
+        }
+        let chain = Plan::chain(key);
+        let plan =
+            self.scheduling.as_mut().map_or(chain, |scheduling| scheduling.plan(key, &self.found, now));
+        let key = plan.key;
+        if !self.chains.contains_key(&key) && !self.make(&plan, context, pointers, now) {
             return self.one_by_one(count);
         }
         let Some(known) = self.chains.get_mut(&key) else { return self.one_by_one(count) };
@@ -240,11 +256,12 @@ impl Batches {
         if known.uses.is_multiple_of(SINGLE_INTERVAL) {
             return self.one_by_one(count);
         }
-        if !known.take(&self.found, context, pointers) {
+        let has_edges = known.edges == plan.edges || !heeds("schedule-pattern");
+        if !has_edges || !known.take(&self.found, context, pointers) {
             self.forget(key, now);
             return self.one_by_one(count);
         }
-        Next::Batch(key, count)
+        Next::Batch(plan, count)
     }
 
     /// The next `count` calls are made alone, the first of them now.
@@ -276,29 +293,31 @@ impl Batches {
         End::Cut
     }
 
-    /// Makes a graph of what was found, if it came often enough.
-    fn make(&mut self, key: u64, context: CUcontext, pointers: &mut [*mut c_void], now: u64) -> bool {
+    /// Counts a sequence; whether it came often enough for a graph.
+    fn came_often(&mut self, key: u64) -> bool {
         if self.sightings.len() >= MOST_SEQUENCES {
             self.sightings.clear();
         }
         let seen = self.sightings.get(&key).copied().unwrap_or(0) + 1;
         put(&mut self.sightings, key, seen);
-        if seen <= SIGHTINGS {
-            return false;
-        }
+        seen > SIGHTINGS
+    }
+
+    /// Makes a graph of what was found.
+    fn make(&mut self, plan: &Plan, context: CUcontext, pointers: &mut [*mut c_void], now: u64) -> bool {
         if self.nodes + self.found.len() > MOST_NODES {
             self.clear();
             self.sightings.clear();
             return false;
         }
-        let known = Known::of(&self.found, context, pointers);
+        let known = Known::of(&self.found, plan.edges, context, pointers);
         let is_made = known.is_some_and(|known| {
             self.nodes += known.kernels.len();
-            put(&mut self.chains, key, known)
+            put(&mut self.chains, plan.key, known)
         });
         if !is_made {
             // It is not tried again for long.
-            put(&mut self.sightings, key, 0);
+            put(&mut self.sightings, plan.sequence, 0);
             self.gain.refused(now);
         }
         is_made
@@ -313,12 +332,17 @@ impl Batches {
 
     /// Launches the batch that [`Batches::next`] named. False if the driver refuses; then nothing
     /// was launched, and the launches are made one by one.
-    pub fn launch(&mut self, key: u64, now: u64) -> bool {
+    pub fn launch(&mut self, plan: &Plan, now: u64) -> bool {
         let stream = self.found.first().map(|first| first.stream);
-        let is_launched =
-            stream.zip(self.chains.get(&key)).is_some_and(|(stream, known)| known.chain.launch(stream));
+        let is_launched = stream.zip(self.chains.get(&plan.key)).is_some_and(|(stream, known)| {
+            let launch = || known.chain.launch(stream);
+            match &mut self.scheduling {
+                Some(scheduling) => scheduling.launch(plan, stream, self.found.len(), launch),
+                None => launch(),
+            }
+        });
         if !is_launched {
-            self.forget(key, now);
+            self.forget(plan.key, now);
             self.one_by_one(self.found.len());
         }
         is_launched
@@ -332,8 +356,10 @@ impl Batches {
 
     /// Accounts for `launches` launches that went out together and took `ns`, all work for them
     /// included. Returns the time that they would have taken longer alone, computed, in ns.
-    pub fn was_batch(&mut self, launches: usize, ns: u64, now: u64) -> u64 {
-        self.gain.batch(launches as u64, ns, now)
+    pub fn was_batch(&mut self, plan: &Plan, launches: usize, ns: u64, now: u64) -> u64 {
+        // What the GPU saves is gained too.
+        let avoided = self.gain.batch(launches as u64, ns.saturating_sub(plan.way.saved_ns), now);
+        avoided + plan.way.saved_ns.saturating_sub(ns)
     }
 }
 
@@ -357,11 +383,11 @@ fn cut(run: &[Node]) -> usize {
 
 impl Known {
     /// A graph of these launches; `None` if the driver refuses, or without memory.
-    fn of(nodes: &[Node], context: CUcontext, pointers: &mut [*mut c_void]) -> Option<Known> {
+    fn of(nodes: &[Node], edges: Edges, context: CUcontext, pointers: &mut [*mut c_void]) -> Option<Known> {
         let mut chain = Chain::new()?;
         let mut kernels = Vec::new();
         kernels.try_reserve_exact(nodes.len()).ok()?;
-        for node in nodes {
+        for (node, behind) in nodes.iter().zip(edges.0) {
             let kernel =
                 ChainedKernel { function: function_of(node.function)?, dimensions: node.dimensions, context };
             let mut parameters = Vec::new();
@@ -369,14 +395,15 @@ impl Known {
             parameters.resize(node.layout.bytes, 0);
             let mut held = Held { handle: node.function, kernel, layout: node.layout, parameters };
             held.take(node);
+            let behind = if heeds("batch-edges") { behind } else { 0 };
             // SAFETY: the launch was accepted with these dimensions in this context, and the
             // pointers are those of its parameters.
-            if !unsafe { chain.add(held.kernel, held.pointers(pointers), heeds("batch-edges")) } {
+            if !unsafe { chain.add(held.kernel, held.pointers(pointers), behind) } {
                 return None;
             }
             kernels.push(held);
         }
-        chain.finish().then_some(Known { chain, kernels, uses: 0 })
+        chain.finish().then_some(Known { chain, kernels, uses: 0, edges })
     }
 
     /// Gives the nodes the parameters of these launches. False, and the graph must not be used, if

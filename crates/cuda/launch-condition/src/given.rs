@@ -12,8 +12,8 @@ pub struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// A number of 1 to 8 bytes in the parameters.
-    pub(crate) fn word(&self, offset: u32, bytes: u8) -> Option<u64> {
+    /// A number of 1 to 8 bytes in the parameters; `None` if they end before.
+    pub fn word(&self, offset: u32, bytes: u8) -> Option<u64> {
         let (start, bytes) = (offset as usize, usize::from(bytes));
         let found = self.parameters.get(start..start.checked_add(bytes)?)?;
         let mut word = [0; 8];

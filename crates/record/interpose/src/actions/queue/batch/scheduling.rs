@@ -1,0 +1,193 @@
+//! Batches whose launches run beside each other, where [`schedule`](crate::actions::schedule) says
+//! that they share no data.
+//!
+//! The edges of a batch follow from its parameters, so each pattern of edges of a sequence is a graph
+//! of its own, and is looked up by it.
+
+use super::{MOST, Node};
+use crate::actions::schedule::edges::{Edges, spans};
+use crate::actions::schedule::trial::{Trials, Way};
+use crate::actions::schedule::{self, Schedule};
+use crate::objects::epochs;
+use crate::tables::{put, spread};
+use apex_trace::layout::{ScheduleFigures, ScheduleState};
+use cuda_abi::types::*;
+use launch_condition::{KernelAccess, Spans};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Most functions that are remembered, and most patterns of edges.
+const MOST_REMEMBERED: usize = 1 << 12;
+/// Most patterns of edges of a sequence that have graphs.
+const MOST_PATTERNS: u32 = 8;
+/// The number of times that a pattern of edges must have come before it has a graph.
+const SIGHTINGS: u32 = 2;
+/// Stands for a pattern that has graphs.
+const ESTABLISHED: u32 = u32::MAX;
+
+/// The graph as which a batch goes out.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// The key of the sequence of launches.
+    pub sequence: u64,
+    /// The key of the graph.
+    pub key: u64,
+    /// Its edges.
+    pub edges: Edges,
+    /// How it is launched.
+    pub way: Way,
+    /// The key of the sequence with this pattern of edges.
+    pattern: u64,
+}
+
+impl Plan {
+    /// One launch after the other.
+    pub fn chain(sequence: u64) -> Plan {
+        Plan { sequence, key: sequence, edges: Edges::CHAIN, way: Way::CHAIN, pattern: sequence }
+    }
+}
+
+/// See the [module](self).
+pub struct Scheduling {
+    schedule: &'static Schedule,
+    trials: Trials,
+    figures: ScheduleFigures,
+    /// Kernels by function, in this epoch.
+    kernels: HashMap<u64, Option<&'static KernelAccess>>,
+    epoch: u32,
+    /// By sequence, the number of its patterns that have graphs; by pattern, how often it came, or
+    /// [`ESTABLISHED`].
+    patterns: HashMap<u64, u32>,
+    sightings: u32,
+    spans: Vec<Spans>,
+    state: ScheduleState,
+}
+
+impl Scheduling {
+    /// `None` if this process has none. Everything runs beside what it may if `is_forced`.
+    pub fn new(is_forced: bool) -> Option<Scheduling> {
+        let mut spans = Vec::new();
+        spans.try_reserve_exact(MOST).ok()?;
+        Some(Scheduling {
+            schedule: schedule::existing()?,
+            trials: Trials::new(is_forced),
+            figures: ScheduleFigures::default(),
+            kernels: HashMap::new(),
+            epoch: 0,
+            patterns: HashMap::new(),
+            sightings: if is_forced { 1 } else { SIGHTINGS },
+            spans,
+            state: ScheduleState::Unused,
+        })
+    }
+
+    /// The graph as which launches in a row go out.
+    pub fn plan(&mut self, sequence: u64, nodes: &[Node], now: u64) -> Plan {
+        let chain = Plan::chain(sequence);
+        if !self.schedule.is_open() || !self.trials.are_on(now) {
+            return chain;
+        }
+        let edges = self.edges(nodes);
+        let pattern = match edges.number(nodes.len()) {
+            0 => return chain,
+            number => spread(sequence ^ number),
+        };
+        if !self.has_pattern(sequence, pattern) {
+            return chain;
+        }
+        let way = self.trials.way(pattern, now);
+        if !self.trials.has_gained() && !self.trials.are_on(now) {
+            self.set_state(ScheduleState::GainsNothing);
+        }
+        match way.has_branches {
+            true => Plan { sequence, key: pattern, edges, way, pattern },
+            false => Plan { way, pattern, ..chain },
+        }
+    }
+
+    /// The edges of launches in a row.
+    fn edges(&mut self, nodes: &[Node]) -> Edges {
+        let epoch = epochs().modules.load(Acquire);
+        if epoch != self.epoch || self.kernels.len() >= MOST_REMEMBERED {
+            self.kernels.clear();
+            self.epoch = epoch;
+        }
+        let mut kernels = [None; MOST];
+        for (kernel, node) in kernels.iter_mut().zip(nodes) {
+            *kernel = self.kernel(node.function);
+        }
+        self.spans.clear();
+        let memory = self.schedule.memory();
+        self.spans.extend(nodes.iter().zip(kernels).map(|(node, kernel)| spans(node, kernel, &memory)));
+        drop(memory);
+        Edges::of(&self.spans)
+    }
+
+    fn kernel(&mut self, function: CUfunction) -> Option<&'static KernelAccess> {
+        if let Some(known) = self.kernels.get(&(function as u64)) {
+            return *known;
+        }
+        let kernel = self.schedule.kernel(function);
+        put(&mut self.kernels, function as u64, kernel);
+        kernel
+    }
+
+    /// Whether a pattern of edges is one of the few of its sequence that have graphs.
+    fn has_pattern(&mut self, sequence: u64, pattern: u64) -> bool {
+        let known = |patterns: &HashMap<u64, u32>, key| patterns.get(&key).copied().unwrap_or(0);
+        let seen = known(&self.patterns, pattern).saturating_add(1);
+        if seen == ESTABLISHED {
+            return true;
+        }
+        if self.patterns.len() >= MOST_REMEMBERED {
+            self.patterns.clear();
+        }
+        if seen < self.sightings {
+            put(&mut self.patterns, pattern, seen);
+            return false;
+        }
+        let count = known(&self.patterns, sequence) + 1;
+        count <= MOST_PATTERNS
+            && put(&mut self.patterns, sequence, count)
+            && put(&mut self.patterns, pattern, ESTABLISHED)
+    }
+
+    /// Launches a graph of `count` launches by `launch`; whether it succeeded.
+    pub fn launch(
+        &mut self,
+        plan: &Plan,
+        stream: CUstream,
+        count: usize,
+        launch: impl FnOnce() -> bool,
+    ) -> bool {
+        let Way { has_branches, is_timed, saved_ns } = plan.way;
+        let is_launched = match is_timed {
+            true => self.trials.timed(plan.pattern, has_branches, stream, launch),
+            false => launch(),
+        };
+        if is_launched && has_branches {
+            self.figures.batches += 1;
+            self.figures.launches += count as u64;
+            self.figures.saved_ns += saved_ns;
+            self.schedule.file().set_schedule_figures(&self.figures);
+            if self.trials.has_gained() {
+                self.set_state(ScheduleState::On);
+            }
+        }
+        is_launched
+    }
+
+    fn set_state(&mut self, state: ScheduleState) {
+        if self.state != state {
+            self.state = state;
+            self.schedule.set_state(state);
+        }
+    }
+
+    /// Forgets what it knows of functions and sequences.
+    pub fn clear(&mut self) {
+        self.kernels.clear();
+        self.patterns.clear();
+        self.trials.clear();
+    }
+}
