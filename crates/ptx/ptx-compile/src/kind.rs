@@ -110,11 +110,8 @@ impl Kind {
     /// Whether the result may be a NaN that is not PTX's.
     pub(crate) fn makes_nans(self) -> bool {
         use Kind::*;
-        match self {
-            Float(_) | Fma | FmaDirected(_) | Round(_) | SquareRoot | Reciprocal | Extremum { .. } => true,
-            ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow => true,
-            _ => false,
-        }
+        matches!(self, Float(_) | Fma | FmaDirected(_) | Round(_) | SquareRoot | Reciprocal | Extremum { .. })
+            || matches!(self, ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow)
     }
 }
 

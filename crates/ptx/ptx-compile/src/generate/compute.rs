@@ -107,7 +107,7 @@ impl Generator<'_> {
             Kind::ReciprocalRoot | Kind::PowerOfTwo { .. } | Kind::Narrow | Kind::UnsignedToFloat => {
                 self.through_doubles(kind, to, sources);
             }
-            Kind::ToWord { direction, signed } => self.to_word(direction, signed, to, sources[0]),
+            Kind::ToWord { direction, signed } => self.single_to_word(direction, signed, to, sources[0]),
             Kind::DoubleToWord(direction) => self.double_to_word(direction, to, sources[0]),
             Kind::CompareDouble(code) => self.compare_doubles(code, to, sources),
             Kind::MultiplyHigh { signed } => self.multiply_high(signed, to, sources),

@@ -184,7 +184,7 @@ impl Generator<'_> {
     }
 
     /// A number of `.f32` as an integer: within the bounds of its type, a NaN is 0.
-    pub(super) fn to_word(&mut self, direction: u8, signed: bool, to: u8, a: Reg) {
+    pub(super) fn single_to_word(&mut self, direction: u8, signed: bool, to: u8, a: Reg) {
         let a = self.rm(a, 0);
         self.asm.with_byte(op::ROUNDPS, A, 0, a, direction);
         let end = self.single(TWO_31 as f32);
