@@ -48,8 +48,7 @@ pub fn start(session: &Folder, universal: Option<Universal>) -> io::Result<Optio
     let Some(universal) = universal else { return Ok(None) };
     let refused: Arc<Mutex<Vec<Refused>>> = Arc::default();
     let (log, path) = (Arc::clone(&refused), session.path().to_owned());
-    let answering =
-        answering::start(session, SOCKET, move |stream| answer(stream, &path, universal, &log))?;
+    let answering = answering::start(session, SOCKET, move |stream| answer(stream, &path, universal, &log))?;
     Ok(Some(Server { answering, refused }))
 }
 

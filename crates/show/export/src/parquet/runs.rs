@@ -89,7 +89,8 @@ mod tests {
         let mut values = Vec::new();
         while values.len() < count {
             let head = number(&mut bytes);
-            let (bits, repeats) = if head.is_multiple_of(2) { (width.div_ceil(8) * 8, head / 2) } else { (width, 1) };
+            let (bits, repeats) =
+                if head.is_multiple_of(2) { (width.div_ceil(8) * 8, head / 2) } else { (width, 1) };
             let packed = if head.is_multiple_of(2) { 1 } else { head / 2 * GROUP };
             for at in 0..packed {
                 let bit = |bit: usize| u32::from(bytes[bit / 8] >> (bit % 8) & 1);
