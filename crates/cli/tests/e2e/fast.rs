@@ -217,17 +217,13 @@ fn launches_beside_others_compute_what_they_compute_one_after_the_other() {
 }
 
 /// What schedules must not neglect. Each of these faults alone makes random programs fail.
-const SCHEDULE_FAULTS: [&str; 14] = [
+const SCHEDULE_FAULTS: [&str; 12] = [
     // A launch does not wait for one that writes what it reads, or reads or writes what it writes.
     "schedule-read-after-write",
     "schedule-write-after-read",
     "schedule-write-after-write",
     // Or for one of which nothing is known.
     "schedule-unknown",
-    // Memory that is no allocation of the program's is one of its own.
-    "schedule-other-memory",
-    // Only the beginning of an allocation is accessed.
-    "schedule-allocation",
     // A launch has one thread.
     "schedule-dimensions",
     // Who waits for one waits for all before it.

@@ -232,14 +232,9 @@ impl Schedule {
 
 impl Allocations for Memory {
     fn around(&self, address: u64) -> Option<(u64, u64)> {
-        let before = self.allocations.range(..=address).next_back();
-        let extent = before.and_then(|(&start, &bytes)| Some((start, start.checked_add(bytes)?)));
-        let found = extent.filter(|&(_, end)| address < end);
-        match found {
-            Some(_) if !heeds("schedule-allocation") => Some((address, address + 4)),
-            None if !heeds("schedule-other-memory") => Some((address, address + 4)),
-            found => found,
-        }
+        let (&start, &bytes) = self.allocations.range(..=address).next_back()?;
+        let end = start.checked_add(bytes)?;
+        (address < end).then_some((start, end))
     }
 }
 
