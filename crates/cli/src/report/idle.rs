@@ -26,7 +26,7 @@ pub fn table(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
     let mut accounts = profile.idle_functions();
     accounts.retain(|account| account.samples > 0 && account.idle_ns.value >= LEAST * span);
     // Samples of code without symbols name no function.
-    accounts.retain(|account| !told(account).is_empty());
+    accounts.retain(|account| !told(&account.functions).is_empty());
     if accounts.is_empty() || profile.on_cpu_device() {
         return Ok(());
     }

@@ -385,7 +385,7 @@ fn whole(value: f64, rounding: Option<Rounding>) -> f64 {
 /// nearest number, and what it lacks, tell.
 fn fused(a: f32, b: f32, c: f32, rounding: Option<Rounding>) -> f32 {
     let nearest = a.mul_add(b, c);
-    if !nearest.is_finite() && !(a.is_finite() && b.is_finite() && c.is_finite()) {
+    if !(nearest.is_finite() || a.is_finite() && b.is_finite() && c.is_finite()) {
         return nearest;
     }
     // The product is exact; `low` is what the sum of it and `c` lacks.
@@ -456,9 +456,9 @@ fn evaluate_wide(meaning: &Meaning, s: &[u64]) -> Option<u64> {
         (Op::Remainder, U32) => Some((w(0) % w(1)).into()),
         (Op::Divide, S32) => Some(((w(0) as i32).wrapping_div(w(1) as i32) as u32).into()),
         (Op::Remainder, S32) => Some(((w(0) as i32).wrapping_rem(w(1) as i32) as u32).into()),
-        (Op::Multiply(Part::High), U32) => Some(u64::from(w(0)) * u64::from(w(1)) >> 32),
+        (Op::Multiply(Part::High), U32) => Some((u64::from(w(0)) * u64::from(w(1))) >> 32),
         (Op::Multiply(Part::High), S32) => {
-            Some(u64::from((i64::from(w(0) as i32) * i64::from(w(1) as i32) >> 32) as u32))
+            Some(u64::from(((i64::from(w(0) as i32) * i64::from(w(1) as i32)) >> 32) as u32))
         }
         (Op::Multiply(_), U64) => Some(s[0].wrapping_mul(s[1])),
         (Op::MultiplyAdd(Part::Low), S64) => Some(s[0].wrapping_mul(s[1]).wrapping_add(s[2])),
