@@ -203,7 +203,7 @@ def main():
             rows.append((what, file, *(who or ("-", "no test"))))
             print(f"{what}: {who}", file=sys.stderr, flush=True)
     print("# Faults planted in the generator of machine code\n")
-    print("`scripts/planted_faults.py` wrote this page: what was planted, and which test failed first.\n")
+    print("`scripts/planted_faults.py` planted each of these faults, one at a time, and wrote which test failed first.\n")
     print("| fault | file | package | found by |\n| --- | --- | --- | --- |")
     for what, file, package, test in rows:
         print(f"| {what} | `{file}` | {package} | {test} |")

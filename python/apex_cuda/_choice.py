@@ -1,12 +1,13 @@
-"""Whether a kernel of `apex_cuda.kernels` takes the place of PyTorch's function in a call: by what was measured.
+"""Decides by measurements whether a kernel of `apex_cuda.kernels` replaces PyTorch's function.
 
-A kernel is chosen if three things hold of the call:
+A kernel ("ours") is chosen for a call if three conditions hold:
 
-- its length lies between two that were measured, or beyond the longest one, and at each of them ours
-  took no longer than the fastest of PyTorch's functions; with gradients, both passes together;
-- it was measured on this device and in this type;
-- ours keeps the GPU busy for as long as the host takes to issue it. A shorter call waits for the
-  host, and our calls take more of the host's time than PyTorch's.
+- the length was measured, lies between two measured lengths, or is beyond the longest one, and at
+  each of these ours took no longer than PyTorch's fastest function (with gradients: both passes
+  together);
+- this device and this type were measured (`_patch` checks that);
+- ours keeps the GPU busy for at least as long as the host takes to issue the call. A shorter call
+  waits for the host, and our calls take more host time than PyTorch's.
 """
 
 from typing import Optional
@@ -18,8 +19,10 @@ _ROWS = {"rms_norm": _measured.RMS_NORM, "softmax": _measured.SOFTMAX}
 
 
 def least_elements(kind: str) -> int:
-    """Elements of the tensor, or of the queries, below which no call is ours, whatever its shape: the
-    host takes longer to issue it than the GPU takes in the slowest measured row."""
+    """Minimum number of elements, of the tensor or of the queries, for a call to be ours.
+
+    With fewer, the host takes longer to issue it than the GPU takes even at the slowest rate.
+    """
     if kind == "attention":
         rows, elements = sum(_measured.ATTENTION.values(), []), _measured.ATTENTION_ELEMENTS
     else:

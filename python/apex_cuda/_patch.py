@@ -1,13 +1,16 @@
-"""`patch`: kernels of `apex_cuda.kernels` in place of a model's own attention, norms and softmax.
+"""`patch`: replaces a model's attention, norms and softmax by `apex_cuda.kernels`, call by call.
 
-A patched module has a subclass of its class, whose ``forward`` decides at each call: ours where the
-call is supported and `_choice` says that ours is at least as fast, otherwise the module's own. Each
-decision and its reason are kept for the account. Parameters, hooks and names stay as they are; a
-copy or a pickled module has the original class. While ``torch.compile`` traces, nothing is ours.
+"Ours" below means: computed by a kernel of `apex_cuda.kernels`.
 
-`torch.nn.functional.scaled_dot_product_attention` is exchanged while any model is patched, and acts
-in modules of a patched model alone: each of its own modules says that it runs (`_Scope`), so that
-a block which is called again for activation checkpoints decides as it did before.
+A patched module gets a subclass of its class, whose ``forward`` decides at each call: it is ours if
+the kernels support the call and `_choice` says that they are at least as fast, otherwise the
+module's own ``forward`` runs. The account keeps each decision and its reason. Parameters, hooks and
+names stay as they are; copies and pickles of a module have the original class. While
+``torch.compile`` traces, nothing is ours.
+
+`torch.nn.functional.scaled_dot_product_attention` is replaced while any model is patched, but only
+acts in modules of patched models: these record that they run (`_scope`, `_Inside`), so that a block
+which activation checkpointing calls again decides as it did before.
 """
 
 import copyreg
@@ -28,19 +31,19 @@ _COPIED = "its tensors would be copied, because they are not contiguous"
 _Reason = Optional[str]
 
 _MEASURED = {"attention": "attention", "RMSNorm": "rms_norm", "softmax": "softmax"}
-"""What was measured of each kind of calls."""
+"""The measurements that decide about each kind of calls."""
 
 
 @dataclass
 class Entry:
-    """What was decided about calls of one kind.
+    """The decision about calls of one kind.
 
     Attributes:
         kind: ``attention``, ``RMSNorm``, ``LayerNorm`` or ``softmax``.
-        what: type, shapes and whether gradients are wanted; of modules that are never ours, empty.
-        reason: why they are not ours; None if they are.
+        what: type, shapes and whether gradients are wanted; empty for modules that are never ours.
+        reason: why the calls are not ours; None if they are.
         modules: names of the modules.
-        calls: how many there were.
+        calls: number of calls.
     """
 
     kind: str
@@ -58,8 +61,8 @@ class Entry:
 
 
 class Patch:
-    """A patched model: what runs on kernels of ours, and what does not. Leaving it as a context
-    manager, or `remove`, restores the model."""
+    """A patched model, with an account of which calls run on APEX's kernels. The end of a ``with``
+    block, or `remove`, restores the model."""
 
     def __init__(self, model: nn.Module, unmeasured: bool) -> None:
         self.model = model
@@ -77,7 +80,7 @@ class Patch:
         self.remove()
 
     def remove(self) -> None:
-        """Restores the model; doing so twice is the same."""
+        """Restores the model. A second call has no effect."""
         for module in self._patched:
             _restore(module)
         if self._patched:
@@ -86,12 +89,12 @@ class Patch:
 
     @property
     def replaced(self) -> list[Entry]:
-        """The calls that ran on kernels of ours so far."""
+        """The calls that have run on APEX's kernels so far."""
         return [entry for entry in self._entries.values() if entry.reason is None]
 
     @property
     def left(self) -> list[Entry]:
-        """The modules and calls that did not, with the reason of each."""
+        """The modules and calls that have not, each with the reason."""
         return [entry for entry in self._entries.values() if entry.reason is not None]
 
     def __str__(self) -> str:
@@ -106,8 +109,8 @@ class Patch:
     __repr__ = __str__
 
     def _is_small(self, kind: str, module: Any, x: Any) -> bool:
-        """Whether a call is too small to be ours, whatever else holds of it: programs of many small
-        calls wait for the host, so that their decision must take little of its time."""
+        """Whether a call is too small to be ours in any case. Programs of many small calls wait for
+        the host, so this check must take little host time."""
         if self.unmeasured or not _is_on_gpu(x) or x.numel() >= self._least[kind]:
             return False
         name = module._apex_name
@@ -140,15 +143,16 @@ class Patch:
 
 
 def patch(model: nn.Module, *, unmeasured: bool = False) -> Patch:
-    """Lets kernels of `apex_cuda.kernels` take the place of a model's attention, RMSNorms and
-    softmax modules in each call where they are supported and were measured to be at least as fast.
+    """Replaces a model's attention, RMSNorm and softmax modules by kernels of `apex_cuda.kernels`,
+    in each call that these support and for which they were measured to be at least as fast.
 
     Args:
-        unmeasured: take them wherever they are supported, also where nothing was measured or they
-            were slower.
+        model: the model, which is changed in place.
+        unmeasured: use the kernels wherever they support the call, also if they were not measured
+            or were slower.
 
     Returns:
-        The account: ``print`` shows it, at any time.
+        The account, which can be printed at any time.
 
     Raises:
         ValueError: the model, or a part of it, is already patched.
@@ -176,7 +180,7 @@ def _patch_of(module: nn.Module) -> Optional[Patch]:
 
 
 def _patch_module(patch: Patch, name: str, module: nn.Module) -> None:
-    """Gives a module its subclass, or says why it keeps its class."""
+    """Gives a module its subclass, or records why it keeps its class."""
     if isinstance(module, torch.jit.ScriptModule):
         return
     kind = _kind(module)
@@ -211,11 +215,11 @@ def _original(module: nn.Module) -> Optional[type]:
     return found
 
 
-# What modules are.
+# Kinds of modules.
 
 
 def _kind(module: nn.Module) -> Optional[str]:
-    """What a module computes, if it is of those that have kernels or might be thought to."""
+    """What a module computes, if there is a kernel for it or users may expect one."""
     if isinstance(module, nn.RMSNorm) or _is_llama_norm(module):
         return "RMSNorm"
     if isinstance(module, nn.LayerNorm):
@@ -224,7 +228,7 @@ def _kind(module: nn.Module) -> Optional[str]:
 
 
 def _is_llama_norm(module: nn.Module) -> bool:
-    """Whether a module computes what Llama's norm of transformers computes, in the same code."""
+    """Whether a module's ``forward`` has the same bytecode as transformers' ``LlamaRMSNorm``."""
     llama: Any = sys.modules.get("transformers.models.llama.modeling_llama")
     known = getattr(getattr(llama, "LlamaRMSNorm", None), "forward", None)
     code = getattr(type(module).forward, "__code__", None)
@@ -253,7 +257,7 @@ def _never(kind: str, module: nn.Module) -> _Reason:
 
 
 def _has_scope(module: nn.Module) -> bool:
-    """Whether a module may call attention: classes of others, and PyTorch's attention."""
+    """Whether a module may call attention: classes outside of PyTorch, and its own attention."""
     own = not type(module).__module__.startswith("torch.nn.")
     return own or isinstance(module, nn.MultiheadAttention)
 
@@ -262,7 +266,7 @@ def _has_scope(module: nn.Module) -> bool:
 
 
 class _Restored:
-    """What all subclasses share: copies and pickles have the original class."""
+    """Base of all subclasses: copies and pickles have the original class."""
 
     _apex_original: type
 
@@ -288,7 +292,7 @@ def _subclass(of: type, forward: Callable[..., Any]) -> type:
 
 @functools.lru_cache(maxsize=None)
 def _scope(of: Any) -> type:
-    """A class whose calls are those of a patched model."""
+    """A subclass whose ``forward`` records that a module of a patched model runs."""
 
     @functools.wraps(of.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -354,7 +358,7 @@ def _is_on_gpu(x: Any) -> bool:
 
 
 def _key(*tensors: Any) -> Any:
-    """What a decision about a call depends on."""
+    """The state and the tensors' properties on which a decision depends."""
     state = (
         torch.is_grad_enabled(),
         torch.is_autocast_enabled("cuda"),
@@ -412,7 +416,7 @@ def _untabled(x: Tensor) -> _Reason:
 
 
 def _of_rows(patch: Patch, kind: str, x: Tensor, *vectors: Tensor) -> tuple[str, _Reason]:
-    """A norm or softmax along the last dimension: what it is, and why it is not ours."""
+    """A norm or softmax along the last dimension: its description, and why it is not ours."""
     gradients = isinstance(x, Tensor) and _gradients(x, *vectors)
     what = _described(x, gradients)
     reason = _unsupported(patch, x, *vectors)
@@ -436,7 +440,7 @@ def _of_softmax(patch: Patch, dim: Any, x: Tensor) -> tuple[str, _Reason]:
 
 
 class _Inside:
-    """Says that a module of a patched model runs in this thread."""
+    """Records that a module of a patched model runs in this thread."""
 
     __slots__ = ("before", "module")
     state = threading.local()
@@ -453,13 +457,13 @@ class _Inside:
 
 
 class _Attention:
-    """The exchange of PyTorch's function, by its name there and in the modules of models."""
+    """Replaces PyTorch's function, in its own module and in the modules of the models."""
 
     name = "scaled_dot_product_attention"
     original: Any = nn.functional.scaled_dot_product_attention
     lock = threading.Lock()
     patches: dict[int, list[dict[str, Any]]] = {}
-    """Of each patch, the namespaces of its modules that may have the function by a name."""
+    """By patch: the namespaces that may contain the function."""
 
     @classmethod
     def enter(cls, patch: Patch) -> None:
@@ -533,7 +537,7 @@ class _Call:
         return bool(self.more.get("enable_gqa", False))
 
     def decide(self, patch: Patch) -> tuple[str, _Reason]:
-        """What it is, and why it is not ours."""
+        """Its description, and why it is not ours."""
         q, k, v = self.q, self.k, self.v
         gradients = all(isinstance(x, Tensor) for x in (q, k, v)) and _gradients(q, k, v)
         what = _described(q, gradients, ", causal" if self.causal else "")
@@ -577,7 +581,7 @@ class _Call:
 
 
 def _chosen() -> bool:
-    """Whether PyTorch may choose among its backends, as it does unless a program restricts it."""
+    """Whether PyTorch may choose among its backends: the program has not restricted them."""
     backends = torch.backends.cuda
     return bool(
         backends.flash_sdp_enabled()

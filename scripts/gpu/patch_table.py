@@ -1,8 +1,8 @@
-"""What `apex_cuda.patch` knows of speed: writes `python/apex_cuda/_measured.py` from the committed measurements.
+"""Writes `python/apex_cuda/_measured.py`, by which `apex_cuda.patch` decides, from the committed measurements.
 
     patch_table.py > python/apex_cuda/_measured.py
 
-It needs no GPU. A test compares the file with what this script prints (python/tests/test_measured.py).
+It needs no GPU. A test compares the file with the output of this script (python/tests/test_measured.py).
 """
 
 from pathlib import Path

@@ -1,15 +1,15 @@
-"""What the parts of APEX give a program, one by one and together, beside `torch.compile`: ratios of windows that take turns, outputs compared.
+"""What the parts of APEX gain for a program, separately and together, beside `torch.compile`: ratios of windows in turns, and compared outputs.
 
     together.py measure --apex BIN [--train PROGRAM] [--out DIR] [--windows N] [--rounds N] [--seconds S] [PROGRAM]…
     together.py tables|rust|accounts FILE
 
 The PyTorch programs (programs/together.py) are training and inference of a decoder-only transformer and of a vision transformer, in bf16.
-One after the other, each runs in a process for each way to run it: bare; bare again, which says how far two equal processes are apart; under `apex run`; with
+They are measured one after the other, each in one process for each way to run it: bare; bare again, which shows how much two equal processes differ; under `apex run`; with
 `--fast`; with `--fast=memory`; patched (`apex_cuda.patch`); all of these together; and compiled by PyTorch, without and with CUDA graphs. The
-processes live at once and take windows of steps in turns, in an order that is drawn anew in each round; a window of a way is compared with
-the bare window of its round. A way that fails is left out, with the error.
+processes of a program exist at the same time and take windows of steps in turns, in a random order in each round; a window is compared with
+the bare window of its round. A way that fails is left out, and its error is recorded.
 
-`apex tune` looks at a decoder and at the Rust transformer first; where it finds a faster shape, `--tuned` is a way of its own and a part of all.
+`apex tune` runs on a decoder and on the Rust transformer first; if it finds a faster shape, `--tuned` becomes a way, and a part of "all together".
 
 The Rust transformer (the example `train` of apex-kernels) runs once for each way in each round, and prints its speed and its losses.
 Raw figures go to DIR/together.json after each part. `APEX_LIB_DIR` names the folder of libapex_kernels_c.so. DEVICE=cpu tries the script.
@@ -125,7 +125,7 @@ def in_turns(program, options, ends):
     row, processes = {"program": program, "ways": {}, "failed": {}}, {}
 
     def tried(way, work):
-        """What a process gives; a process that fails is left out from there on."""
+        """The result of `work` with a process; a process that fails is left out from then on."""
         try:
             return work(processes[way])
         except (RuntimeError, OSError, ValueError) as error:
@@ -133,7 +133,7 @@ def in_turns(program, options, ends):
             processes.pop(way).end()
             return None
 
-    # Nobody waits for a process that hangs.
+    # A process that hangs is killed.
     late = threading.Timer(ends + 20 - time.monotonic(), lambda: [process.process.kill() for process in list(processes.values())])
     late.start()
     try:
@@ -142,7 +142,7 @@ def in_turns(program, options, ends):
             processes[way] = Process(program, way, options)
         for way in ways:
             tried(way, lambda process: process.ready())
-        options.tuning.join()  # It would take the GPU's time from windows.
+        options.tuning.join()  # Tuning would compete with windows for the GPU.
         for way in list(processes):
             tried(way, lambda process: process.window(STEPS[program]))
         row["ways"] = {way: {"windows_ms": []} for way in processes}
@@ -175,7 +175,7 @@ def compared(row):
 
 
 def difference(one, other):
-    """The relative difference of two lists of numbers, in the Frobenius norm; infinite where a number is none."""
+    """The relative difference of two lists of numbers, in the Frobenius norm; infinite if a number is not finite."""
     distance = math.sqrt(math.fsum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
     norm = math.sqrt(math.fsum(b * b for b in other))
     return distance / norm if norm and math.isfinite(distance) else math.inf
@@ -298,7 +298,7 @@ def tables(file):
 
 
 def whole(row):
-    """The product of the parts, beside what they are together."""
+    """The product of the parts' ratios (`PARTS`), to compare with all together."""
     parts = [way for way in PARTS if row["ways"].get(way, {}).get("windows_ms")]
     if not row["ways"].get("all", {}).get("windows_ms") or not parts:
         return []

@@ -1,9 +1,10 @@
-//! `apex attach`: watches a process that runs already, from outside.
+//! `apex attach`: watches a running process from outside.
 //!
-//! Two threads of `apex` sample it as they do under `apex run`: where its threads are on the host,
-//! and the state of the machine. The process is not stopped, gets no signal, and calls nothing for
-//! it; therefore its launches are not seen. What cannot be watched is refused before there is a
-//! session.
+//! Two threads of `apex` take samples, as under `apex run`: one of the process's call stacks, one
+//! of the state of the machine.
+//!
+//! Invariants: the process is not stopped, gets no signal, and runs no code of APEX; therefore its
+//! launches are not seen. A process that cannot be watched is refused before a session is made.
 
 mod target;
 
@@ -29,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use target::Target;
 
-/// Longest time that can be asked for, seconds.
+/// Maximum value of `--seconds`.
 const MOST_SECONDS: f64 = 1e6;
 /// Time between two looks at whether the process still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -45,9 +46,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
   apex report --html stuck.html stuck
   apex export --format speedscope -o stuck.json stuck
 
-Seen are the call stacks of its threads and of the processes that it started (Python and compiled code), CPU and memory of the \
-machine, and, if one of these processes has loaded libcuda, what NVML tells of all GPUs: power, clocks, use, memory. Not seen are \
-launches, copies, GPU memory by allocation, steps, and why a GPU is idle: for these, start the program under `apex run`.
+It records the call stacks of the process's threads and of the processes that it started (Python and compiled code), CPU and memory \
+of the machine, and, if one of these processes has loaded libcuda, NVML's readings of all GPUs: power, clocks, use, memory. It does \
+not see launches, copies, allocations of GPU memory, steps, or why a GPU is idle: for these, start the program under `apex run`.
 
 Reading another process needs the permission to trace it: the same user and kernel.yama.ptrace_scope 0, or CAP_SYS_PTRACE \
 (sudo). Exits with status 0 if something was sampled, also after Ctrl-C, and with 125 if not.")]
@@ -61,7 +62,7 @@ pub struct Args {
     /// Session folder to create [default: apex-attach-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Samples of each host thread's call stack in a second
+    /// Samples per second of each host thread's call stack
     #[arg(long, value_name = "HZ", default_value = "100")]
     host_stacks: Rate,
     /// Do not sample the machine: power, clocks, temperature, memory, CPU usage
@@ -108,15 +109,15 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     machine::finish(sampler);
     meta.ended_real_ns = Some(real_ns());
     meta.store(&fresh.folder)?;
-    // Without them, the session is read unchecked, as older ones are.
+    // Without checksums, the session is read unchecked, as older sessions are.
     if checksums::store(&fresh.folder, session::has_checksum).is_ok() {
         control.has_checksums.store(1, Ordering::Relaxed);
     }
     conclude(args, &target, fresh, color)
 }
 
-/// Looks whether the process uses CUDA: at first often, then every 16th time, because the mappings of
-/// all its processes are read.
+/// Returns a check for whether the process uses CUDA. The check reads the mappings of all its
+/// processes, so it does so often at first and then only every 16th time.
 fn cuda_watch(target: Target) -> impl FnMut() -> bool {
     let mut looks = 0_u32;
     move || {
@@ -148,7 +149,7 @@ fn describe(target: &Target) -> Meta {
     }
 }
 
-/// Waits for the end of the process, of the time, or for a signal.
+/// Waits until the process ends, the time is over, or a signal arrives.
 fn wait(target: &Target, most: Option<Duration>, is_stopped: impl Fn() -> bool) {
     let end = most.and_then(|most| Instant::now().checked_add(most));
     while !is_stopped() && target.runs() {
@@ -160,7 +161,7 @@ fn wait(target: &Target, most: Option<Duration>, is_stopped: impl Fn() -> bool) 
     }
 }
 
-/// Says what was sampled, or why nothing was: then there is no session.
+/// Says what was sampled. If nothing was, removes the session and says why.
 fn conclude(args: &Args, target: &Target, fresh: Fresh, color: Color) -> anyhow::Result<ExitCode> {
     let folder = fresh.folder.path().to_owned();
     let stacks = HostStacks::read(&folder);
@@ -178,7 +179,7 @@ fn conclude(args: &Args, target: &Target, fresh: Fresh, color: Color) -> anyhow:
     }
     if args.report {
         let loaded = loaded::just_recorded(&folder)?;
-        // Lost with the terminal, it can be had again with `apex report`.
+        // An error is ignored: `apex report` can write the report again.
         let style = Style { color: color.on_stderr() };
         let _ = report::write(&mut std::io::stderr(), &loaded, style, output::width_of_stderr());
     }

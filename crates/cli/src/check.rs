@@ -229,8 +229,8 @@ fn shell_text<'a>(words: &[&'a str]) -> Option<Vec<&'a str>> {
     Some(text.skip_while(|word| *word == "exec" || is_assignment(word)).collect())
 }
 
-/// The words of a shell's text. A word may be in quotes; what a shell makes of them otherwise is not
-/// needed to name a program.
+/// Splits a shell's text into words, which may be quoted. Other syntax of shells does not matter
+/// for the name of a program.
 fn words_of(text: &str) -> Vec<&str> {
     let mut rest = text.trim_start();
     let mut words = Vec::new();

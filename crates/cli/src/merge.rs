@@ -22,8 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Minimum time from the end of one session to the begin of another one for them to be of different
-/// runs: the clocks of hosts differ, too.
+/// Minimum time between the end of one session and the start of another for them to be of different
+/// runs, nanoseconds. Shorter times may be a difference between the hosts' clocks.
 const APART_NS: u64 = 60_000_000_000;
 
 /// Joins sessions that were recorded apart (ranks, hosts) into one that every command reads.
@@ -216,12 +216,12 @@ fn refuse_duplicates(joined: &[Joined]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What tells that sessions are of different jobs, with the names of those that differ.
+/// Warnings if sessions seem to be of different jobs, with the sessions that differ.
 fn of_different_jobs(read: &[Session], joined: &[Joined]) -> Vec<String> {
     let members = || read.iter().zip(joined).map(|(session, member)| (session, member.from.as_path()));
     let jobs = members().filter_map(|(session, from)| Some((job(session)?, from)));
     let programs = members().filter_map(|(session, from)| Some((program(session.meta.as_ref()?)?, from)));
-    // Of a trace that was imported, the calendar's time is not known.
+    // The calendar time of an imported trace is unknown.
     let is_dated = |meta: &&Meta| meta.imported.is_empty();
     let times =
         || members().filter_map(|(session, from)| Some((session.meta.as_ref().filter(is_dated)?, from)));
@@ -246,14 +246,14 @@ fn job(session: &Session) -> Option<String> {
     session.processes.iter().filter_map(launched_rank).find_map(|rank| rank.job)
 }
 
-/// What a session ran, as far as ranks of one job agree: the script, or else the program.
+/// What a session ran: the Python script, or else the program. Other arguments may differ by rank.
 fn program(meta: &Meta) -> Option<String> {
     let script = meta.command.iter().find(|word| Path::new(word).extension() == Some(OsStr::new("py")));
     let named = script.or(meta.command.first())?;
     Some(Path::new(named).file_name()?.to_string_lossy().into_owned())
 }
 
-/// Says that sessions differ in something, with one session for each.
+/// Says that sessions differ in their `what`, with one example for each value.
 fn differing<'a>(what: &str, of: impl Iterator<Item = (String, &'a Path)>) -> Option<String> {
     let mut examples: BTreeMap<String, &Path> = BTreeMap::new();
     for (name, from) in of {

@@ -1,5 +1,5 @@
-"""Models as their users write them in PyTorch, in bf16: for each number of steps read from its input it takes that many and prints
-their median and mean in ms; at the end of its input it prints a hash of what was computed.
+"""PyTorch models as users write them, in bf16. For each number of steps that the program reads, it takes these steps and prints
+their median and mean in ms; at the end of its input it prints hashes of the results of the first and of the last step.
 
     together.py PROGRAM plain|patch|compile|graphs FILE
 
@@ -87,7 +87,7 @@ class Decoder(nn.Module):
 
 
 class Step(Decoder):
-    """The same, which makes a token from a cache of keys and values."""
+    """The same decoder, generating one token from a cache of keys and values."""
 
     def forward(self, tokens, place):
         x, rotate = self.embedding(tokens), (self.cos[place], self.sin[place])
@@ -157,7 +157,7 @@ def on_device(model):
 
 
 def decoder_training(how):
-    """Two layers of 7 B parameters' width: 8 sequences of 2,048 tokens."""
+    """Two layers as wide as those of a model of 7 B parameters; 8 sequences of 2,048 tokens."""
     batch, length, vocabulary = (2, 128, 64) if small else (8, 2048, 8192)
     sizes = (128, 2, 1, 128) if small else (4096, 32, 2, 8192)
     model = on_device(Decoder(*sizes, vocabulary, length))

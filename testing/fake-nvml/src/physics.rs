@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Degrees of the air.
+/// Air temperature, °C.
 const AIR: f64 = 25.0;
-/// What the model draws from.
+/// Seed of the model's random numbers.
 const SEED: u64 = 7;
 
-/// The file that has the clock.
+/// The file that holds the locked clock.
 pub struct Lock(File);
 
 /// The file of `FAKE_NVML_LOCK`.
@@ -34,7 +34,8 @@ impl Lock {
     }
 }
 
-/// What the model tells of a device now; `None` without a workload, and of others than the first.
+/// The model's reading of a device now; `None` without a workload, and for other devices than the
+/// first.
 pub fn physical(index: usize) -> Option<Reading> {
     static MODEL: Mutex<Option<(Instant, Gpu)>> = Mutex::new(None);
     let name = std::env::var("FAKE_NVML_WORKLOAD").ok().filter(|_| index == 0)?;

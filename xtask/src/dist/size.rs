@@ -5,13 +5,13 @@
 use anyhow::{Context, bail};
 use std::path::Path;
 
-/// Files by name and the most bytes that each may have: what it has now, and a margin of a fortieth.
+/// Files by name, with the maximum size of each, bytes: the current size plus 2.5%.
 type Limits = [(&'static str, u64); 2];
 
-/// In packages, which are optimised between crates.
+/// Limits in packages, which are optimised between crates.
 pub const PACKAGED: Limits = [("apex", 18_500_000), ("libapex.so", 1_740_000)];
 
-/// After `cargo build --release`.
+/// Limits after `cargo build --release`.
 #[cfg(test)]
 const RELEASE: Limits = [("apex", 21_400_000), ("libapex.so", 1_770_000)];
 

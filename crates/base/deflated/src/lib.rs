@@ -1,11 +1,11 @@
-//! Texts that a program holds compressed, because each user downloads the program.
+//! Texts that a program holds compressed, which makes the program a smaller download.
 //!
 //! * A crate's build script calls [`files`], which writes each file, deflated, into `OUT_DIR`.
 //! * The crate includes it with [`deflated!`](crate::deflated) and calls [`inflate`] where the text
 //!   is used.
 //!
-//! Invariants: the text that comes back is the file's, byte for byte, and a build writes the same
-//! bytes of the same text.
+//! Invariants: inflating returns the file's text, byte for byte, and deflating the same text always
+//! gives the same bytes.
 
 use flate2::Compression;
 use flate2::read::{ZlibDecoder, ZlibEncoder};
@@ -20,12 +20,12 @@ macro_rules! deflated {
     };
 }
 
-/// For build scripts: deflates files into `OUT_DIR`, and has cargo run the script again when one of
-/// them changes.
+/// For build scripts: deflates files into `OUT_DIR`, and makes cargo run the script again when one
+/// of them changes.
 ///
 /// # Panics
-/// Outside of a build script; if a file is no text or cannot be read or written. A panic is how a
-/// build script says that it failed.
+/// Outside a build script, and if a file is not UTF-8 or cannot be read or written: a panic is how a
+/// build script reports an error.
 pub fn files(paths: impl IntoIterator<Item = impl AsRef<Path>>) {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for path in paths {
@@ -48,10 +48,10 @@ fn deflate(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The text of what [`deflated!`](crate::deflated) includes.
+/// Inflates the bytes that [`deflated!`](crate::deflated) includes.
 ///
 /// # Panics
-/// If the bytes are none that [`files`] wrote.
+/// If [`files`] did not write these bytes.
 pub fn inflate(bytes: &[u8]) -> String {
     let mut text = String::new();
     ZlibDecoder::new(bytes).read_to_string(&mut text).expect("the build script has deflated a text");

@@ -1,24 +1,24 @@
-//! Sorting of short lists and filling of maps in little code.
+//! Sorts short lists and fills maps with little machine code.
 //!
-//! The standard library's sort is compiled anew for each type and each comparison, 5 to 9 kB of
-//! code each time, and so is `collect` into a `BTreeMap` or a `BTreeSet`, which sorts first. In a
-//! hundred places where lists have tens of entries, that was a twelfth of the command.
+//! The standard library's sort is compiled for each type and each comparison, 5 to 9 kB of code
+//! each time, and so is `collect` into a `BTreeMap` or a `BTreeSet`, which sorts first. A hundred
+//! such places, whose lists have tens of entries, were a twelfth of the command's size.
 //!
-//! * [`Order`] sorts places in a list, which is compiled once, then moves the entries there.
+//! * [`Order`] sorts indices with code that is compiled once, then moves the entries.
 //! * [`Gather`] fills a collection entry by entry.
 //!
-//! Invariants: the results are those of `sort_by`, `sort_by_key` and `collect`, equal entries and
-//! duplicate keys included. A list that grows with the number of launches is sorted by the standard
-//! library, which needs no list of places and is faster by half.
+//! Invariants: the results are those of `sort_by`, `sort_by_key` and `collect`, also for equal
+//! entries and duplicate keys. Lists that grow with the number of launches use the standard
+//! library's sort, which needs no list of indices and is faster by half.
 
 use std::cmp::Ordering;
 
-/// Stable sorting in little code.
+/// Stable sorting with little machine code, for short lists.
 pub trait Order<T> {
-    /// As `sort_by`.
+    /// Sorts as `sort_by` does.
     fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
 
-    /// As `sort_by_key`.
+    /// Sorts as `sort_by_key` does.
     fn order_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
         self.order_by(|a, b| key(a).cmp(&key(b)));
     }
@@ -33,15 +33,15 @@ impl<T> Order<T> for [T] {
     }
 }
 
-/// The places of a list's entries, in the order of the entries.
+/// The indices of a list's entries, in sorted order.
 fn sorted_places(length: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..length).collect();
     places.sort_by(|&a, &b| compare(a, b));
     places
 }
 
-/// Moves the entries that take each other's place, beginning with one; `places` then says of them
-/// that they are where they belong.
+/// Moves the entries of the permutation cycle that contains `first`, and marks their places as
+/// done.
 fn put_circle<T>(entries: &mut [T], places: &mut [usize], first: usize) {
     let mut at = first;
     loop {
@@ -54,9 +54,9 @@ fn put_circle<T>(entries: &mut [T], places: &mut [usize], first: usize) {
     }
 }
 
-/// Filling of collections in little code.
+/// Collecting with little machine code, for small maps and sets.
 pub trait Gather: Iterator + Sized {
-    /// As `collect`, for maps and sets.
+    /// Collects as `collect` does, into maps and sets.
     fn gathered<C: Default + Extend<Self::Item>>(self) -> C {
         let mut collection = C::default();
         collection.extend(self);

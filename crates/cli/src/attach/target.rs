@@ -1,4 +1,4 @@
-//! The process that is watched: whether it can be, and what it is.
+//! The process to watch: its description, and the reason if it cannot be watched.
 
 use anyhow::bail;
 use std::collections::BTreeSet;
@@ -6,21 +6,21 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Processes of a tree that are looked at.
+/// Maximum number of processes that are checked for CUDA.
 const MOST_PROCESSES: usize = 64;
-/// Most bytes of a command line that are kept.
+/// Maximum length of a command line that is kept, bytes.
 const MOST_COMMAND: usize = 1 << 16;
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its identifier.
     pub pid: u32,
-    /// Its program and arguments; its name in brackets where it hides them.
+    /// Its program and arguments; its name in brackets if its command line is empty.
     pub command: Vec<String>,
     /// Its working directory; empty if unknown.
     pub folder: String,
-    /// The time of its start, which tells it from a later process with this identifier.
+    /// Its start time, which distinguishes it from a later process with the same identifier.
     start: u64,
 }
 
@@ -62,7 +62,7 @@ impl Target {
         start(self.pid) == Some(self.start)
     }
 
-    /// As a sentence names it.
+    /// Its name in sentences.
     pub fn in_words(&self) -> String {
         let program = self.command.first().map_or("", String::as_str);
         let program = PathBuf::from(program).file_name().unwrap_or_default().to_owned();
@@ -109,7 +109,8 @@ impl Status {
     }
 }
 
-/// The time of a process's start; `None` if it has ended, also if nobody has asked how.
+/// The start time of a process, in clock ticks since boot; `None` if it has ended, also if it is a
+/// zombie.
 fn start(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
@@ -121,7 +122,7 @@ fn start(pid: u32) -> Option<u64> {
     (!matches!(state, "Z" | "X" | "x")).then_some(start)
 }
 
-/// A thread of the kernel has no executable; one that may not be read is refused otherwise.
+/// Whether a process is a kernel thread: these have no executable and an empty command line.
 fn is_of_kernel(pid: u32) -> bool {
     let executable = fs::read_link(format!("/proc/{pid}/exe"));
     executable.is_err_and(|error| error.kind() == ErrorKind::NotFound)
@@ -159,7 +160,7 @@ fn remedy(user: u32, own: u32, yama: Option<u32>) -> String {
         _ if user != own && own != 0 => {
             format!("it belongs to user {user}, and you are user {own}: run apex as that user, or with sudo")
         }
-        Some(1) if own != 0 => "kernel.yama.ptrace_scope is 1, which lets a process read its descendants alone: set it to 0 \
+        Some(1) if own != 0 => "kernel.yama.ptrace_scope is 1, which lets a process read only its descendants: set it to 0 \
             (sudo sysctl kernel.yama.ptrace_scope=0), or run apex with sudo"
             .to_owned(),
         Some(2) if own != 0 => "kernel.yama.ptrace_scope is 2, which asks for CAP_SYS_PTRACE: run apex with sudo".to_owned(),

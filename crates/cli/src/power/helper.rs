@@ -1,4 +1,4 @@
-//! `apex power helper`: the service of root that sets clocks for users.
+//! `apex power helper`: the root service that sets clocks for users.
 
 use crate::output;
 use crate::run::governed;
@@ -12,18 +12,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Sets GPU clocks for the programs of users without that right, as `apex power run` asks: a
-/// service of root.
+/// Sets GPU clocks for `apex power run` of users who may not: a root service.
 #[derive(clap::Args, Debug)]
 #[command(
-    long_about = "Sets GPU clocks for the programs of users without that right, as `apex power run` asks: a service of \
-root. It listens on a Unix socket; the kernel tells it which user connects, and it serves those who are named. It does \
-nothing for them but to lower and to release the highest clock of a GPU that nobody else governs, and it releases the clock \
-when the connection ends. If it is killed, the clocks are released too.",
+    long_about = "Sets GPU clocks for `apex power run` of users who may not: a root service. It listens on a Unix socket; \
+the kernel tells it which user connects, and it serves only the users that --user names. It only lowers and releases the \
+highest clock of a GPU that no other run governs, and it releases the clock when the connection ends. If it is killed, the \
+clocks are released too.",
     after_long_help = "Examples:
   sudo apex power helper --user alice --user 1001
 
-It runs until a signal ends it. Exits with 125 if it cannot listen or lacks the right."
+It runs until a signal ends it. Exits with status 125 if it cannot listen or lacks the permission."
 )]
 pub struct Args {
     /// User to serve, by name or number. May be repeated
@@ -34,7 +33,7 @@ pub struct Args {
     socket: PathBuf,
 }
 
-/// The number of a user.
+/// The identifier of a user, from a name or a number.
 fn parse_user(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
@@ -70,7 +69,8 @@ fn listed(users: &[u32]) -> String {
     users.join(", ")
 }
 
-/// Listens on a socket to which all users may connect. One that a helper left is replaced.
+/// Listens on a socket to which all users may connect; replaces the socket of a helper that has
+/// ended.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket {

@@ -1,4 +1,4 @@
-//! `apex power`: a program whose GPU's clock follows its work.
+//! `apex power`: runs a program while the GPU's clock follows its work.
 
 mod helper;
 mod watchdog;
@@ -43,18 +43,18 @@ enum Command {
     long_about = "Records a program as `apex run` does, and lowers the GPU's clock while that saves energy.
 
 A lower clock is kept if a launch then takes less energy, and no more time than --max-slowdown allows, as measured while \
-the program runs. The clock is an upper limit, and it is released when the program has ended, whatever ended it: a \
-second process watches over that. If that is killed too, the next `apex power run` releases the clock, and so does \
+the program runs. The clock is an upper limit, and it is released when the program ends; a watchdog process releases \
+it if `apex` is killed. If both are killed, the next `apex power run` releases the clock, and so does \
 `nvidia-smi -rgc`.
 
 Setting clocks needs root, in a container the capability SYS_ADMIN too. For other users, an administrator may run \
-`apex power helper`. Without both, and with --dry-run, nothing is set: the run ends with what would have been set first. \
+`apex power helper`. Without root and a helper, and with --dry-run, nothing is set: the run ends with the clock that it would have set first. \
 With sudo, the program runs as root too.
 
-Nothing is set if another `apex power run` has the GPU, if NVML says that somebody's setting holds its clock, or if it was \
-never seen at its highest clock. The clock is that of the whole GPU: other programs on it are slowed down too.
+Nothing is set if another `apex power run` governs the GPU, if NVML says that a setting holds its clock, or if the GPU \
+never ran at its highest clock. The clock is that of the whole GPU: other programs on it are slowed down too.
 
-Setting clocks was tried on a simulated GPU, and never on a real one.",
+Setting clocks has been tested on a simulated GPU only, never on a real one.",
     after_long_help = "Examples:
   apex power run --dry-run -- python generate.py
   apex power run -- ./solver
@@ -69,28 +69,28 @@ struct RunArgs {
     /// Index of the GPU, as `nvidia-smi` numbers it [default: the only one]
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
-    /// Set nothing, and say what would have been set first. The default without the right to set
-    /// clocks
+    /// Set nothing, and say which clock would have been set first. The default without permission
+    /// to set clocks
     #[arg(long, value_parser = FalseyValueParser::new())]
     dry_run: bool,
-    /// Time for which a clock is measured at once; it is judged after three of them. The energy
-    /// counter is read ten times in each, and leaves 0.14 s of its energy open
+    /// Duration of a measurement window; a clock is judged after three windows. The energy counter
+    /// is read ten times in each, and its readings are up to 0.14 s late
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_measure)]
     measure: Duration,
-    /// Socket of the helper that sets clocks for users without the right
+    /// Socket of the helper that sets clocks for users without the permission
     #[arg(long, value_name = "PATH", default_value = apex_power::SOCKET)]
     socket: PathBuf,
     #[command(flatten)]
     run: run::Args,
 }
 
-/// A part of one, from percent with or without the sign.
+/// A share, from a percentage with or without the sign.
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     let percent = units::parse_percent(text.strip_suffix('%').unwrap_or(text))?;
     if percent > 0.0 { Ok(percent / 100.0) } else { Err("write a number above 0, such as 1".to_owned()) }
 }
 
-/// A window that the energy counter resolves.
+/// A window that is long enough for the energy counter.
 fn parse_measure(text: &str) -> Result<Duration, String> {
     match units::parse_duration(text)? {
         window if window >= Duration::from_secs(2) => Ok(window),

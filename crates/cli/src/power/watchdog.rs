@@ -1,4 +1,4 @@
-//! The process that `apex power run` starts to release the clock when all else is gone.
+//! `apex power watchdog`, which `apex power run` starts to release the clock when `apex` is gone.
 
 use apex_power::{Claim, watch};
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 /// Releases the clock of a GPU when standard input ends (what `apex power run` starts)
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// NVML.
+    /// Path or name of NVML.
     library: PathBuf,
-    /// The GPU.
+    /// UUID of the GPU.
     uuid: String,
-    /// The file of its claim.
+    /// File descriptor of its claim.
     claim: i32,
 }
 

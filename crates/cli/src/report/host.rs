@@ -1,5 +1,5 @@
-//! What the threads of a process did, in a session of `apex attach`: threads, and the functions on
-//! their stacks by what the threads did.
+//! The tables of a session of `apex attach`: its threads, and the functions on their stacks by the
+//! state of the threads.
 
 use super::idle::{in_words, of, told};
 use super::places::write;
@@ -10,9 +10,9 @@ use apex_profile::{HostProfile, HostThread, Profile};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Threads in the table.
+/// Maximum number of threads in the table.
 const THREADS: usize = 12;
-/// A state with less of the threads' time is left out.
+/// Minimum share of the threads' time for a state to be listed.
 const LEAST: f64 = 0.02;
 const LEGEND_OF_THREADS: &str = "ᵐ measured: samples of the thread, and the time in which it ran or was ready to. Mostly at: the place with most of \
     its time, the innermost line outside of libraries.";
@@ -75,7 +75,7 @@ fn functions(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
     let mut states = profile.host_functions();
     let all: f64 = states.iter().map(|state| state.time_ns).sum();
     states.retain(|state| state.time_ns >= LEAST * all && !state.functions.is_empty());
-    // What runs costs time; what waits may be meant to.
+    // Running threads first: they cost time, while waiting may be intended.
     states.sort_by_key(|state| state.state);
     let mut table = Table::new(&[
         ("the thread", Align::Left),

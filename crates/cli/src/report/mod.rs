@@ -336,7 +336,7 @@ fn write_shown(
     }
     counts::defects(out, profile, style, width)?;
     if profile.host.is_some() {
-        // Rules judge launches, of which nothing is known.
+        // Rules judge launches, which such a session does not have.
         return host::tables(out, profile, style, width);
     }
     if profile.kernels.is_empty() {

@@ -1,7 +1,7 @@
-//! A socket in the session on which `apex run` answers the injected library.
+//! A socket in the session on which `apex run` answers requests of the injected library.
 //!
-//! A thread listens; each request has a thread that answers it. The program never depends on it:
-//! the library goes on without an answer.
+//! One thread listens, and each request is answered in a thread of its own. Invariant: the program
+//! never depends on an answer; without one, the library goes on.
 
 use apex_untrusted::Folder;
 use std::fs::File;
@@ -25,7 +25,8 @@ pub struct Answering {
     _session: File,
 }
 
-/// Starts to listen on the socket `name` in a session. `answer` may break off.
+/// Starts to listen on the socket `name` in a session. `answer` handles one connection; its error
+/// only ends that connection.
 ///
 /// # Errors
 /// Those of the system: the socket cannot be made.
@@ -34,7 +35,7 @@ pub fn start(
     name: &'static str,
     answer: impl Fn(UnixStream) -> io::Result<()> + Clone + Send + 'static,
 ) -> io::Result<Answering> {
-    // The path of a socket is limited to some hundred bytes, that of a session is not.
+    // The path of a socket is limited to about 100 bytes, the path of a session is not.
     let folder = File::open(session.path())?;
     let socket = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
     let listener = UnixListener::bind(&socket)?;
@@ -44,7 +45,7 @@ pub fn start(
         let streams = listener.incoming().take_while(|_| !end.load(Ordering::Acquire)).flatten();
         let answers = streams.filter_map(|stream| {
             let answer = answer.clone();
-            // A program that breaks off gets no answer.
+            // An error means that the program has closed the connection.
             spawn(name, move || drop(answer(stream))).ok()
         });
         answers.collect::<Vec<_>>().into_iter().for_each(|answer| drop(answer.join()));
@@ -57,7 +58,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 }
 
 impl Answering {
-    /// Ends it.
+    /// Stops listening, and waits for the answers in progress.
     pub fn finish(self) {
         self.ends.store(true, Ordering::Release);
         // A connection wakes it.

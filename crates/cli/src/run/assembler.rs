@@ -1,9 +1,12 @@
-//! A ptxas that is newer than the driver: the first cure of `apex run --universal`.
+//! Finds and runs a ptxas that is newer than the driver: the first remedy of `apex run
+//! --universal`.
 //!
 //! A driver refuses PTX of a newer version than its own (222), but runs machine code of any toolkit
 //! of its major version ("minor version compatibility", CUDA Compatibility guide). So PTX whose
-//! target suits the GPU needs no change: a ptxas that reads its version assembles it. It is looked
-//! for where toolkits and Python packages have it, and the newest one counts.
+//! target suits the GPU needs no change: a ptxas that reads its version assembles it. The newest
+//! ptxas of the installed toolkits and Python packages is used.
+//!
+//! Invariants: each child process has a time limit, and machine code has a size limit.
 
 use apex_conventions::variables::PTXAS;
 use ptx::forms::{Suffix, Target, Version};
@@ -17,26 +20,26 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest time that a ptxas has for a module: the injected library waits somewhat longer.
+/// Maximum time for assembling a module; the injected library waits longer (20 s).
 const PATIENCE: Duration = Duration::from_secs(12);
-/// Longest time for the answer to `--version`.
+/// Maximum time for the answer to `--version`.
 const PATIENCE_OF_VERSION: Duration = Duration::from_secs(2);
-/// Largest machine code that is taken.
+/// Maximum size of machine code, bytes.
 const MOST_BYTES: u64 = apex_conventions::universal::MOST_BYTES as u64;
-/// Where Python packages have it, below `lib/python3.N/site-packages`.
+/// Folders of ptxas in Python packages, below `lib/python3.N/site-packages`.
 const IN_PACKAGES: [&str; 3] = ["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin"];
 
 /// An installed ptxas.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Assembler {
-    /// Its toolkit: 13 and 5 of CUDA 13.5.
+    /// Version of its toolkit: (13, 5) for CUDA 13.5.
     pub release: (u32, u32),
-    /// The program.
+    /// Path of the program.
     pub path: PathBuf,
 }
 
-/// The newest ptxas whose machine code the driver runs and that reads a module with this header;
-/// `None` also if the GPU is too old for the module, which no ptxas cures.
+/// The newest ptxas that reads a module with this header and whose machine code the driver runs;
+/// `None` also if the GPU is too old for the module, because then no ptxas helps.
 pub fn find(gpu: Gpu, driver_version: i32, header: Header) -> Option<Assembler> {
     let major = u32::try_from(driver_version / 1000).ok()?;
     let is_the_version_alone = header.is_known() && header.target.runs_on(gpu.capability);
@@ -87,8 +90,8 @@ impl Assembler {
         i32::try_from(major * 1000 + minor * 10).map_or((0, 0), newest_of_driver)
     }
 
-    /// Machine code of a module for a GPU, made in `folder`; `None` if ptxas refuses it, or takes
-    /// longer than 12 s.
+    /// Machine code of a module for a GPU; temporary files are made in `folder`. `None` if ptxas
+    /// refuses the module or takes longer than [`PATIENCE`].
     pub fn assemble(&self, folder: &Path, source: &str, capability: u32, target: Target) -> Option<Vec<u8>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -108,16 +111,17 @@ impl Assembler {
     }
 }
 
-/// The GPU in the words of ptxas. What is for one architecture alone is assembled for that.
+/// The value of `--gpu-name`. An architecture-specific target (`sm_90a`) keeps its suffix.
 fn gpu_name(capability: u32, target: Target) -> String {
     let letter = if target.suffix == Suffix::Architecture { "a" } else { "" };
     format!("sm_{capability}{letter}")
 }
 
-/// Waits for a command, for a limited time, and gives what it wrote into a pipe.
+/// Runs a command for a limited time, and returns what it wrote to its standard output, if that is
+/// a pipe.
 ///
 /// # Errors
-/// It cannot be started, is too slow, or does not succeed.
+/// If it cannot be started, takes too long, or fails.
 fn run(command: &mut Command, patience: Duration) -> io::Result<Option<String>> {
     let mut child = command.spawn()?;
     let begun = Instant::now();

@@ -1,5 +1,8 @@
-//! What `apex power run` does beside `apex run`: chooses the device before the program starts, and
-//! governs it until the program has ended.
+//! What `apex power run` adds to `apex run`: it chooses and claims the device before the program
+//! starts, and governs its clock until the program has ended.
+//!
+//! Before the program starts, an error ends the command; afterwards it is a remark, because the
+//! program must not be lost.
 
 use crate::output;
 use anyhow::{Context, bail};
@@ -8,31 +11,31 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the user wants.
+/// The user's options.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Highest slowdown: 0.01 for 1%.
     pub most_slowdown: f64,
     /// Index of the device.
     pub gpu: Option<u32>,
-    /// Whether nothing is to be set.
+    /// Whether this is a dry run, which sets nothing.
     pub is_dry: bool,
-    /// Time for which a clock is measured at once.
+    /// Duration of a measurement window.
     pub window: Duration,
     /// The socket of the helper.
     pub socket: PathBuf,
 }
 
-/// A device that is ready to be governed.
+/// A device that has been chosen and, except in a dry run, claimed.
 pub struct Ready {
     gpu: Gpu,
-    /// Who sets its clock; nobody in a dry run.
+    /// Sets its clock; `None` in a dry run.
     sets: Option<Box<dyn Sets>>,
     highest: u32,
     options: Options,
 }
 
-/// A device that is governed.
+/// A device whose clock a thread governs.
 pub struct Governed {
     governing: Governing,
     highest: u32,
@@ -115,7 +118,7 @@ fn own_setter(gpu: &Gpu) -> anyhow::Result<Box<dyn Sets>> {
     Ok(Box::new(setter))
 }
 
-/// The words that start a watchdog, but for the claim.
+/// The command line that starts a watchdog, without the descriptor of the claim.
 pub fn watchdog(library: &Path, uuid: &str) -> Vec<OsString> {
     vec!["/proc/self/exe".into(), "power".into(), "watchdog".into(), library.into(), uuid.into()]
 }
@@ -129,7 +132,8 @@ fn tell_left(was_left: bool) {
 }
 
 impl Ready {
-    /// Governs by the session in this folder. What fails is a remark: the program runs already.
+    /// Governs by the session in this folder. A failure is a remark, because the program already
+    /// runs.
     pub fn start(self, session: PathBuf) -> Option<Governed> {
         let governing = Governing::start(self.gpu, self.sets, session, self.options);
         let remark = |error| output::remark(format!("the GPU's clock is not governed: {error}"));
@@ -139,7 +143,7 @@ impl Ready {
 }
 
 impl Governed {
-    /// Releases the clock, and says what became of the run; only warnings if that is wanted.
+    /// Releases the clock, and reports the result; with `is_quiet`, only warnings.
     pub fn finish(self, is_quiet: bool) {
         match self.governing.finish() {
             Some(outcome) if is_quiet => outcome.warnings(self.highest).into_iter().for_each(output::remark),

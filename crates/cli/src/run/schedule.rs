@@ -1,8 +1,7 @@
-//! `apex run --fast=schedule`: says which memory kernels access, for the injected library, which
-//! does not know PTX (`apex_conventions::access`).
+//! `apex run --fast=schedule`: tells the injected library, which cannot read PTX, which memory
+//! kernels access (`apex_conventions::access`).
 //!
-//! Without an answer, or without one in time, the library takes a kernel for one that may access
-//! anything.
+//! Without an answer in time, the library assumes that a kernel may access any memory.
 
 use super::Fast;
 use super::answering::{self, Answering};
@@ -40,7 +39,7 @@ fn answer(mut stream: UnixStream) -> io::Result<()> {
     stream.write_all(&sets)
 }
 
-/// The access sets of a module's kernels as data; of none, if it is not PTX.
+/// The access sets of a module's kernels, serialised; an empty list if `source` is not PTX.
 fn access_sets(source: &[u8]) -> Vec<u8> {
     let begun = Instant::now();
     let kernels = ptx::parse(&String::from_utf8_lossy(source))

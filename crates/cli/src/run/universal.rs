@@ -1,7 +1,7 @@
 //! `apex run --universal`: what the injected library loads in place of modules that the driver
 //! refuses.
 //!
-//! Machine code by a newer ptxas comes first, since it changes nothing of the module; then the
+//! Machine code from a newer ptxas is offered first, because the module stays unchanged; then the
 //! module's PTX, lowered.
 //!
 //! It listens on a socket in the session (`apex_conventions::universal`, [`answering`]). What its
@@ -74,7 +74,7 @@ fn answer(
     let mut image = Vec::new();
     (&mut stream).take(request.bytes).read_to_end(&mut image)?;
     let note = offered(&mut stream, session, &image, request, universal);
-    // There is nothing more, which only a program without any offer that suits waits for.
+    // The end of the offers. The library reads it only if it has loaded none of them.
     let _ = stream.write_all(&0_u64.to_le_bytes());
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     if log.len() < MOST {
@@ -83,8 +83,8 @@ fn answer(
     Ok(())
 }
 
-/// Offers what may be loaded in place of an image until something is, and what became of it; `None`
-/// where the header is not the reason for the refusal.
+/// Offers replacements of an image until one is loaded, and returns the result; `None` if the
+/// header is not the reason for the refusal.
 fn offered(
     stream: &mut UnixStream,
     session: &Path,
@@ -108,7 +108,8 @@ fn offered(
     Some(Refused { after: lowered.after.clone().filter(|_| is_taken), ..lowered })
 }
 
-/// Whether the driver takes an offer. Where it takes long, it is compiling, and counts as loaded.
+/// Whether the driver loads an offer. If there is no answer in time, the driver is compiling, and
+/// the offer counts as loaded.
 fn is_taken(stream: &mut UnixStream, code: &[u8]) -> bool {
     let sent = stream.write_all(&(code.len() as u64).to_le_bytes()).and_then(|()| stream.write_all(code));
     let mut is_loaded = [1];
@@ -126,7 +127,7 @@ fn refused_by_header(image: &[u8], request: Request) -> Option<(String, ptx::Mod
     is_too_new.then_some((source, module, gpu))
 }
 
-/// PTX in place of a module, empty if there is none, and the note about it.
+/// PTX that replaces a module (empty if there is none), and the note about it.
 fn lowered(module: &ptx::Module, gpu: Gpu, request: Request, universal: Universal) -> (String, Refused) {
     let lowered = lower(module, gpu, universal == Universal::Approximate);
     let text = if lowered.blocked.is_empty() { lowered.module.to_string() } else { String::new() };
@@ -156,7 +157,7 @@ fn lowered(module: &ptx::Module, gpu: Gpu, request: Request, universal: Universa
     (text, refused)
 }
 
-/// What a note says of every module.
+/// The part of a note that does not depend on the replacement.
 fn note(module: &ptx::Module, request: Request) -> Refused {
     let kernels = module.functions().filter(|function| function.kind == ptx::FunctionKind::Entry);
     Refused {

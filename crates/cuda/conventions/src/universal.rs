@@ -1,10 +1,10 @@
 //! The messages between the injected library and `apex run --universal`.
 //!
 //! The library connects to [`SOCKET`] in the session, once for each module that the driver refuses,
-//! and sends a [`Request`] and the image. The answer is a series of offers, the one that changes
-//! least first: the length of machine code or PTX (u64, least byte first), and its bytes. After each
-//! the library sends a byte: 1 if the driver has loaded it, which ends the series, as the length 0
-//! does.
+//! and sends a [`Request`] and the image. The answer is a series of offers, the one with the
+//! smallest change first: the length of machine code or PTX (u64, little-endian), and its bytes.
+//! After each offer the library sends a byte: 1 if the driver has loaded it, otherwise 0. A 1 ends
+//! the series, and so does an offer of length 0.
 
 use crate::variables::SESSION;
 use std::time::Duration;

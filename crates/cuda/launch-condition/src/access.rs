@@ -1,5 +1,5 @@
-//! The memory that launches of a kernel access, as data: an analysis of the PTX yields it, and the
-//! injected library asks at each launch which addresses these are.
+//! The memory that launches of a kernel access, in a form that can be serialised: an analysis of
+//! the PTX computes it, and the injected library evaluates it to addresses at each launch.
 
 use crate::given::Given;
 use crate::plan::{Damaged, Out, Rest};
@@ -7,9 +7,9 @@ use crate::range::Range;
 
 /// First bytes of a table: name and version.
 const MAGIC: &[u8; 8] = b"APEXACC1";
-/// Most spans of a launch.
+/// Maximum number of spans of a launch.
 const MOST_SPANS: usize = 24;
-/// Numbers below this are no addresses (Linux: `vm.mmap_min_addr`).
+/// Smaller numbers are not addresses (Linux: `vm.mmap_min_addr`).
 const LEAST_ADDRESS: u64 = 1 << 16;
 
 /// A kernel, and the memory that its launches access.
@@ -19,34 +19,34 @@ pub struct KernelAccess {
     pub name: String,
     /// Bytes from the beginning of the parameter space to each parameter.
     pub parameters: Vec<u32>,
-    /// The memory; `None` if no launch may run beside others.
+    /// The memory; `None` if it is unknown, so that no launch may run beside others.
     pub memory: Option<Vec<AccessedMemory>>,
 }
 
-/// Memory of which the address is computed from one word of the parameters.
+/// Memory whose address is computed from one word of the parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessedMemory {
-    /// The place of the word, which has 8 bytes, in the parameter space.
+    /// The offset of the word, which has 8 bytes, in the parameter space.
     pub offset: u32,
     /// Whether it may be written.
     pub is_written: bool,
-    /// The ranges in which all accesses lie, and whether each may be written; none if the code does
-    /// not tell: then they lie in the allocation that the word points into.
+    /// The ranges in which all accesses lie, and whether each may be written; `None` if the code
+    /// does not determine them. Then the accesses lie in the allocation that the word points into.
     pub ranges: Option<Vec<(bool, Range)>>,
 }
 
-/// Addresses that a launch accesses.
+/// A range of addresses that a launch accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// The first address.
     pub start: u64,
-    /// The address behind the last one.
+    /// The address after the last one.
     pub end: u64,
     /// Whether they may be written.
     pub is_written: bool,
 }
 
-/// The addresses that a launch accesses, or nothing known of them.
+/// The addresses that a launch accesses, if they are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
     spans: [Span; MOST_SPANS],
@@ -56,7 +56,7 @@ pub struct Spans {
 
 /// Allocations that share no memory with each other.
 pub trait Allocations {
-    /// The allocation that holds an address, its first address and the one behind its last.
+    /// The allocation that contains an address: its first address, and the address after its last.
     fn around(&self, address: u64) -> Option<(u64, u64)>;
 }
 
@@ -124,7 +124,7 @@ impl Spans {
     }
 }
 
-/// Kernels as bytes.
+/// Serialises kernels.
 pub fn access_to_bytes(kernels: &[KernelAccess]) -> Vec<u8> {
     let mut out = Out(MAGIC.to_vec());
     out.list(kernels, |out, kernel| {
@@ -156,7 +156,7 @@ fn write_memory(out: &mut Out, memory: &AccessedMemory) {
 /// Reads what [`access_to_bytes`] wrote.
 ///
 /// # Errors
-/// Other bytes.
+/// If the bytes are not complete and valid.
 pub fn access_from_bytes(bytes: &[u8]) -> Result<Vec<KernelAccess>, Damaged> {
     let mut rest = Rest(bytes.strip_prefix(MAGIC).ok_or(Damaged)?);
     let kernels = rest.list(|rest| {

@@ -1,5 +1,5 @@
-//! Conditions under which a launch may be made in other blocks, or beside others, and the plan that
-//! says in which.
+//! Conditions under which a launch may be made with other block sizes or concurrently with others,
+//! and the plan of block sizes.
 //!
 //! A proof about a kernel's PTX holds for launches that meet a [`Condition`]: the bounds of its
 //! guards lie within the launch's threads, and the memory that it writes is apart from the other
@@ -9,8 +9,8 @@
 //!
 //! * [`Condition`]: what a proof yields and a profile stores.
 //! * [`Checked`]: the same in flat tables, which is evaluated in some nanoseconds.
-//! * [`KernelAccess`]: the memory that a kernel's launches access, of which [`Spans`] are the
-//!   addresses at one launch: whether two launches may run in any order.
+//! * [`KernelAccess`]: the memory that a kernel's launches access. [`Spans`] are its addresses at
+//!   one launch, and decide whether two launches may run in any order.
 //! * [`Plan`]: kernels by the hash of their PTX and name, with the blocks for each size of launch.
 //!
 //! # Invariants

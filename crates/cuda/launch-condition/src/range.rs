@@ -1,9 +1,9 @@
-//! Byte ranges as sums of what is known at a launch.
+//! Byte ranges as sums of values that are known at a launch.
 
 use crate::condition::{Product, Sum, Term};
 use crate::given::Given;
 
-/// Threads of an axis up to which the indices of a launch do not wrap.
+/// Maximum number of threads on an axis for which the indices of a launch do not wrap.
 const MOST_THREADS: i128 = i32::MAX as i128;
 
 /// Bytes that an instruction may access, in launches of fewer than 2³¹ threads on each axis whose
@@ -12,9 +12,10 @@ const MOST_THREADS: i128 = i32::MAX as i128;
 pub struct Range {
     /// The first address.
     pub start: Sum,
-    /// Bytes from there; not above 0 if nothing is accessed.
+    /// Length in bytes; 0 or less if nothing is accessed.
     pub bytes: Sum,
-    /// Pairs of which the first is at most the second, or the range says nothing about the launch.
+    /// Pairs in which the first value must not exceed the second; otherwise the range says nothing
+    /// about the launch.
     pub at_most: Vec<(Sum, Sum)>,
 }
 

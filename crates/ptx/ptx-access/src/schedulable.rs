@@ -1,9 +1,8 @@
-//! Access sets as data for the injected library, which decides at each launch what it may run
-//! beside.
+//! Access sets for the injected library, which decides at each launch what it may run concurrently.
 //!
-//! Here a kernel is a barrier for more reasons than in [`Sets`]: the order of two kernels that
-//! share no memory can be seen by a third that runs beside them, where one of the two synchronises
-//! with it (`volatile`, memory orders, atomic operations, fences), or by the time that kernels
+//! Here a kernel is a barrier for more reasons than in [`Sets`], because the order of two kernels
+//! that share no memory may still be observable: by a third kernel with which one of them
+//! synchronises (`volatile`, memory orders, atomic operations, fences), or by clocks that kernels
 //! read.
 
 use launch_condition::{AccessedMemory, KernelAccess};
@@ -12,11 +11,11 @@ use ptx::{Function, FunctionKind, Instruction, Module, StateSpace, Statement};
 
 use crate::sets::{Base, Memory, Sets};
 
-/// Special registers that tell the time.
+/// Special registers of clocks.
 const CLOCKS: [&str; 2] = ["%globaltimer", "%clock"];
 
-/// What all kernels of a module access, as far as `goes_on` lets the analysis go; kernels that it
-/// did not come to may access anything.
+/// The memory that the kernels of a module access. The analysis ends when `goes_on` returns false;
+/// the remaining kernels are not listed, so they may access anything.
 pub fn schedulable(module: &Module, mut goes_on: impl FnMut() -> bool) -> Vec<KernelAccess> {
     let is_kernel = |function: &&Function| function.kind == FunctionKind::Entry && function.body.is_some();
     let kernels = module.functions().filter(is_kernel);
@@ -44,7 +43,8 @@ fn of_memory(memory: &Memory) -> Option<Option<AccessedMemory>> {
     Some(Some(AccessedMemory { offset, is_written, ranges }))
 }
 
-/// Whether others may see when a kernel runs: it synchronises with them, or tells the time.
+/// Whether others can observe when a kernel runs, because it synchronises with them or reads a
+/// clock.
 fn is_observable(kernel: &Function) -> bool {
     fn any(statements: &[Statement]) -> bool {
         statements.iter().any(|statement| match statement {
@@ -56,8 +56,8 @@ fn is_observable(kernel: &Function) -> bool {
     kernel.body.iter().any(|body| any(body))
 }
 
-/// Whether an instruction may be one that another kernel, a copy or the host waits for. (Shared and
-/// local memory is not theirs.)
+/// Whether another kernel, a copy or the host may wait for an instruction. They cannot access
+/// shared and local memory.
 fn synchronises(instruction: &Instruction) -> bool {
     let operation = Operation::of(&instruction.mnemonic);
     if matches!(operation.space, Some(StateSpace::Shared | StateSpace::Local | StateSpace::Param)) {

@@ -21,8 +21,8 @@ pub struct Frame {
 pub struct Window {
     /// The least address.
     pub start: u64,
-    /// The number of addresses from it on that eight threads may access which are at consecutive
-    /// words or longs; the address is the first one's.
+    /// The number of addresses, from `start` on, at which eight threads may access consecutive
+    /// words or longs, by the address of the first.
     pub consecutive: u64,
     /// The number of addresses that one thread may access.
     pub single: u64,
@@ -81,8 +81,8 @@ pub struct Stop {
     pub left: u64,
     /// Number of times that they had been counted down to zero.
     pub rounds: u64,
-    /// The threads that were there, as bits, and those that are to go on at each of the later
-    /// blocks of a [`Mask`](crate::Mask).
+    /// The threads that stopped here, as bits, and those that continue at each of the later blocks
+    /// of a [`Mask`](crate::Mask).
     pub masks: [u8; 1 + LATER],
 }
 

@@ -32,10 +32,10 @@
 //!
 //! # Limits
 //!
-//! Nothing caches code between processes. Regions have no accesses of other sizes than words and
-//! longs, no numbers of `.f16`, no `.ftz` (but of `ex2`), no backward branches that threads of a
-//! strip take differently (but at the end of a loop of one block), and no warp
-//! instructions; the interpreter executes these. There is no code for AVX-512.
+//! Code is not cached between processes. Regions have only accesses to words and longs, and no
+//! `.f16` arithmetic, no `.ftz` (except in `ex2`), no divergent backward branches (except at the
+//! end of a loop of one block), and no warp instructions; the interpreter executes these. There is
+//! no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -62,9 +62,9 @@ pub use region::{
 /// The machine code of a region.
 ///
 /// It counts, for all strips together: how often block `i` is executed, at `i`; how often the
-/// branch at its end is taken, at `blocks + i`, or, if it has a [`Mask`], the threads that execute
-/// it; and at `2 * blocks` the threads that execute guarded instructions, and those that blocks
-/// count at their ends.
+/// branch at its end is taken, at `blocks + i` (if the block has a [`Mask`], the number of threads
+/// that execute it); and at `2 * blocks` the threads that execute guarded instructions, plus those
+/// that blocks count at their ends.
 pub struct Code {
     executable: Executable,
     bytes: Vec<u8>,

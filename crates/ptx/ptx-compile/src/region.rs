@@ -164,8 +164,8 @@ pub enum End {
     /// Goes on there.
     Jump(Target),
     /// Goes to `taken` if the guard lets all threads act, to `next` if it lets none. There is no
-    /// third case, for who enters the region has made sure; but a negated guard that only lets some
-    /// act leads to `next`, to a block with the predicate as its [`Mask`].
+    /// third case, because the caller checks that on entry; except that a negated guard which lets
+    /// only some threads act leads to `next`, a block whose [`Mask`] is the predicate.
     Branch {
         /// The condition.
         guard: Guard,
@@ -204,28 +204,29 @@ pub struct LaneLoop {
     pub index: u32,
 }
 
-/// Threads of which some are in a block while others wait for them further on.
+/// Which threads are in a block, while others wait for them at later blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
-    /// A predicate of its own: the threads in the block. It guards what others must not do.
+    /// A predicate of its own: the threads in the block. It guards operations that other threads
+    /// must not do.
     pub here: Reg,
-    /// Predicates likewise: the threads that are to go on at later blocks, at most [`LATER`]; all
-    /// others wait where they meet again.
+    /// Predicates of its own, at most [`LATER`]: the threads that continue at each later block. All
+    /// other threads wait where the threads reconverge.
     pub later: Vec<Reg>,
 }
 
-/// Most blocks at which threads of a strip wait for others.
+/// Maximum number of blocks at which threads of a strip wait for others.
 pub const LATER: usize = 7;
 
-/// Instructions that follow each other.
+/// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Whether the block is a loop of this kind; its end is a branch to itself, which the threads
-    /// take that stay.
+    /// The loop that the block is, if threads leave it one by one; it ends with a branch to itself,
+    /// which the remaining threads take.
     pub lane_loop: Option<LaneLoop>,
     /// The threads in the block, if others may have gone another way.
     pub mask: Option<Mask>,
-    /// The threads that are counted at the end: those that a branch sends another way.
+    /// The threads that are counted at the end: those that a branch diverts.
     pub counted: Option<Guard>,
     /// The instructions.
     pub instructions: Vec<Instruction>,

@@ -1,4 +1,4 @@
-//! Counts what keeps kernels from becoming machine code: steps in no region, by reason.
+//! Counts the steps of kernels that cannot become machine code, by reason.
 //!
 //! ```text
 //! cargo run -p ptx-exec --example interpreted -- FILE.ptx...

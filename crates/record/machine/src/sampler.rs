@@ -51,13 +51,13 @@ impl Default for Options {
     }
 }
 
-/// The least ratio of a pause to the CPU time that the sample before it took of a device, on
-/// average: samples never take more than a two-hundredth of a processor for each device, and
-/// readings of energy between them no more than another one.
+/// Minimum ratio of a pause to the CPU time that the previous sample took per device: samples take
+/// at most 0.5% of one core for each device, and readings of energy between them at most another
+/// 0.5%.
 const PAUSE_BY_COST: u32 = 200;
-/// The least ratio of a pause to the time that a reading of energy took of a device, on average: the
-/// driver, which may have a program wait for its device meanwhile, is busy with readings of each for
-/// no more than a hundredth of the time.
+/// Minimum ratio of a pause to the time that a reading of energy took per device: the driver, which
+/// may make a program wait for its device meanwhile, is busy with readings of each device for at
+/// most 1% of the time.
 const PAUSE_BY_TIME: u32 = 100;
 /// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -138,7 +138,7 @@ fn sample<D: Devices>(
     write_rest(&mut writer, &mut counted, devices.as_mut(), last_ns)
 }
 
-/// The pause after something that took so long of all these devices.
+/// The pause after work that took `ns` nanoseconds for all these devices.
 fn pause_for(ns: u64, devices: usize, ratio: u32) -> Duration {
     let each = ns / devices.max(1) as u64;
     Duration::from_nanos(each.saturating_mul(u64::from(ratio)))

@@ -254,8 +254,8 @@ pub struct Finding {
     /// time that it is said first (see [`crate::advise`]).
     #[serde(skip)]
     pub(crate) leads: Vec<String>,
-    /// The general finding, by its rule, whose time this one explains a part of without leading it:
-    /// what it saves is part of that finding's saving.
+    /// The rule of the general finding whose time this one partly explains without leading it. The
+    /// saving is then part of that finding's saving.
     #[serde(skip)]
     pub(crate) part_of: Option<String>,
     /// What a general finding's summary says of the causes or the lines within its time.

@@ -778,8 +778,8 @@ pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
     sums
 }
 
-/// The part of the idle time in which the host was sampled: nothing is known of the rest, so it
-/// counts neither for a function nor against it. 1 where all or nothing was sampled.
+/// The share of the idle time in which the host was sampled. The rest counts neither for nor
+/// against a function. 1 if all or none of it was sampled.
 pub(crate) fn sampled_part(profile: &Profile) -> f64 {
     let samples = profile.activities.iter().flat_map(|activity| &activity.host_samples);
     let sampled = total(samples.map(|samples| samples.sampled_ns));

@@ -1,30 +1,30 @@
-//! Which upper limit of its clock would have a device take less energy, predicted.
+//! Predicts which clock limit would make a device take less energy.
 //!
-//! No clock was ever changed to learn this. What is known is measured: the power at the device's
-//! own clock, how long the device is idle and why, and which kernels memory bounds. How time and
-//! power follow the clock is assumed ([`Assumed`]): a prediction has the result of the likeliest
-//! assumptions, and as its interval those of the most and of the least favourable ones.
+//! These predictions were never checked by changing a clock. The inputs are measured: the power at
+//! the device's own clock, how long the device is idle and why, and which kernels are memory-bound.
+//! How time and power follow the clock is assumed ([`Assumed`]): a prediction is the result of the
+//! likely assumptions, and its interval spans the most and the least favourable ones.
 //!
-//! The least power is that of an H200 (data/h200/energy), so only an H200 is advised on.
+//! The minimum power is that of an H200 (data/h200/energy), so there is advice for an H200 only.
 
 use crate::{DeviceEnergy, Estimate};
 use apex_machine::{Machine, Quantity, Summary};
 use apex_profile::{Activity, BoundBy, IdleCause, PhaseKind, Profile};
 use serde::Serialize;
 
-/// What names the devices for which this holds.
+/// Part of the names of the devices that are advised on.
 const DEVICE: &str = "H200";
-/// Lowest and highest clock and the distance of legal ones, MHz.
+/// Lowest and highest clock, and the distance between supported clocks, MHz.
 const CLOCKS: (u32, u32) = (345, 1980);
 const STEP: u32 = 15;
-/// Watts at the lowest clock without a context: measured.
+/// Power at the lowest clock without a context, watts, measured.
 const LEAST_WATTS: f64 = 81.0;
-/// Highest slowdown that is likely, and highest one that is possible.
+/// Maximum predicted slowdown, and maximum under the least favourable assumptions.
 const SLOWDOWN: f64 = 0.01;
 const MOST_SLOWDOWN: f64 = 0.05;
-/// Least saving that is worth a word.
+/// Minimum saving for advice.
 const WORTH: f64 = 0.03;
-/// Share of the time in which a power cap, heat or a setting may hold the clock.
+/// Maximum share of the time in which a power cap, heat or a setting holds the clock.
 const HELD: f64 = 0.05;
 /// A device that is idle for less than this share of the time does not wait for the host.
 const IDLE: f64 = 0.3;
@@ -34,15 +34,15 @@ const IDLE: f64 = 0.3;
 pub struct ClockAdvice {
     /// Index into [`Profile::devices`].
     pub device: usize,
-    /// The upper limit, MHz.
+    /// The proposed limit of the clock, MHz.
     pub mhz: u32,
     /// The highest clock, MHz.
     pub highest_mhz: u32,
     /// The lowest clock, MHz.
     pub lowest_mhz: u32,
-    /// The part of the energy that it saves, predicted.
+    /// Share of the energy that it saves, predicted.
     pub saving: Estimate,
-    /// How much longer the program takes, predicted.
+    /// Relative increase of the program's duration: 0.01 for 1%, predicted.
     pub slowdown: Estimate,
     /// Why.
     pub because: Cause,
@@ -54,7 +54,7 @@ pub struct ClockAdvice {
 pub enum Cause {
     /// The device waits for the host, which launches too slowly, for this share of the time.
     WaitsForHost(f64),
-    /// Memory bounds kernels of this share of their time.
+    /// Kernels with this share of the kernels' time are memory-bound.
     Memory(f64),
     /// The device is idle for this share of the time.
     Idle(f64),
@@ -67,7 +67,7 @@ pub struct Load {
     pub watts: f64,
     /// Share of the time in which it is busy.
     pub busy: f64,
-    /// Share of the kernels' time in which memory bounds them.
+    /// Share of the kernels' time that memory-bound kernels take.
     pub memory: f64,
     /// Whether longer kernels take the place of idle time, because the host launches too slowly.
     pub waits_for_host: bool,
@@ -76,13 +76,13 @@ pub struct Load {
 /// How time and power follow the clock.
 #[derive(Clone, Copy, Debug)]
 struct Assumed {
-    /// Share of the power above the least that the clock's voltage and rate determine, and what
-    /// the memory's share takes of that.
+    /// Share of the power above the minimum that depends on the clock, and how much less it is if
+    /// all kernels are memory-bound.
     core: (f64, f64),
     /// The exponent with which that power follows the clock: 1 at a constant voltage, 3 where the
     /// voltage is proportional to the clock.
     exponent: f64,
-    /// The part of the highest clock from which memory has its full bandwidth.
+    /// The clock from which memory reaches its full bandwidth, as a share of the highest clock.
     knee: f64,
     /// Whether longer kernels can take the place of idle time at all.
     is_hidden: bool,
@@ -93,7 +93,7 @@ const FAVOURABLE: Assumed = Assumed { core: (1.0, 0.25), exponent: 3.0, knee: 0.
 const UNFAVOURABLE: Assumed = Assumed { core: (0.6, 0.1), exponent: 1.5, knee: 0.9, is_hidden: false };
 
 impl Assumed {
-    /// The saving and the slowdown at a part of the highest clock.
+    /// The saving and the slowdown at this share of the highest clock.
     fn at(&self, load: &Load, part: f64) -> (f64, f64) {
         let kernels = load.memory * (self.knee / part).max(1.0) + (1.0 - load.memory) / part;
         let time = match self.is_hidden && load.waits_for_host {
@@ -102,7 +102,7 @@ impl Assumed {
         };
         let above = (load.watts - LEAST_WATTS).max(0.0);
         let core = above * (self.core.0 - self.core.1 * load.memory);
-        // What the clock drives all the time grows with the time, what computes with the cycles.
+        // Half of it is spent all the time, half only in cycles that compute.
         let driven = part.powf(self.exponent) * (time + 1.0 / part) / 2.0;
         let joules = (load.watts - core) * time + core * driven;
         (1.0 - joules / load.watts, time - 1.0)
@@ -118,8 +118,8 @@ impl Load {
         (saving, Estimate { value: likely.1, low: best.1.min(likely.1), high: worst.1.max(likely.1) })
     }
 
-    /// The clock that is likely to save most at a slowdown of at most 1%, and surely at most 5%;
-    /// `None` where that may save nothing.
+    /// The clock with the largest predicted saving at a predicted slowdown of at most 1%, and of at
+    /// most 5% under the least favourable assumptions; `None` if the saving may be zero.
     pub fn best(&self) -> Option<(u32, Estimate, Estimate)> {
         let clocks = (CLOCKS.0..CLOCKS.1).step_by(STEP as usize);
         let all = clocks.map(|mhz| (mhz, self.at(mhz))).filter(|(_, (saving, slowdown))| {
@@ -131,8 +131,8 @@ impl Load {
     }
 }
 
-/// Advice for a device that one process used; `None` where a lower clock would not save anything
-/// for sure, or where too little is known.
+/// Advice for a device that one process used; `None` if a lower clock may save nothing, or too
+/// little is known.
 pub fn advice(machine: &Machine, profile: &Profile, device: &DeviceEnergy) -> Option<ClockAdvice> {
     let activity = only_activity(profile, device.device)?;
     let is_known = device.name.contains(DEVICE) && runs_freely(machine, &device.uuid);
@@ -179,7 +179,7 @@ fn load(profile: &Profile, activity: &Activity, watts: f64) -> Option<Load> {
     Some(Load { watts, busy: 1.0 - idle, memory: memory_share(profile, activity.device), waits_for_host })
 }
 
-/// Share of the kernels' time on a device in which memory is known to bound them.
+/// Share of the kernels' time on a device that kernels take which are known to be memory-bound.
 fn memory_share(profile: &Profile, device: Option<usize>) -> f64 {
     let (mut memory, mut all) = (0.0, 0.0);
     for kernel in profile.kernels.iter().filter(|kernel| kernel.device == device) {

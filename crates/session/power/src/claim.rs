@@ -1,8 +1,8 @@
-//! One run at a time for each device, and a note of a clock that is set.
+//! A lock file for each device: one run at a time, and a note that a clock is set.
 //!
-//! The file is locked as long as a process of the run has it open, its watchdog included: the
-//! kernel unlocks it whatever ends them. It has content while a clock may be set, so content without a
-//! lock is that of a run of which everything was killed.
+//! The file stays locked while any process of the run, its watchdog included, has it open; the
+//! kernel unlocks it however they end. The file is not empty while a clock may be set, so a
+//! non-empty file without a lock is left from a run whose processes were all killed.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -15,8 +15,8 @@ use std::path::Path;
 pub struct Claim(File);
 
 impl Claim {
-    /// The folder of all claims. It is gone after a restart of the machine, as locks are, and
-    /// belongs to root, who alone may set clocks.
+    /// The folder of all claims. Like locked clocks, it does not survive a restart of the machine.
+    /// It belongs to root, the only user who may set clocks.
     pub const FOLDER: &str = "/run/apex-power";
 
     /// Claims a device for this process; `None` if another one has it.
@@ -38,21 +38,21 @@ impl Claim {
         }
     }
 
-    /// The claim that a parent handed on under this number.
+    /// The claim that a parent process passed on as this file descriptor.
     ///
     /// # Safety
-    /// The number is that of an open file which nothing else in this process uses.
+    /// `number` is an open file descriptor that nothing else in this process uses.
     pub unsafe fn inherited(number: RawFd) -> Self {
         // SAFETY: promised by the caller.
         Self(File::from(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
-    /// The number of the file.
+    /// The file descriptor.
     pub(crate) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Whether a clock may be set.
+    /// Whether the note says that a clock may be set.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -60,7 +60,7 @@ impl Claim {
         Ok(self.0.metadata()?.len() > 0)
     }
 
-    /// Notes whether a clock may be set.
+    /// Writes the note: whether a clock may be set.
     ///
     /// # Errors
     /// If the file cannot be written.

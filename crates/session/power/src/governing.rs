@@ -1,4 +1,7 @@
-//! The thread that reads, follows and sets.
+//! The thread that reads the device and the session, and makes the calls that [`Pilot`] returns.
+//!
+//! Readings of the clock take microseconds and happen every [`TICK`]; looks at the energy counter
+//! and at the session take milliseconds, so they are rarer and their share of the time is bounded.
 
 use crate::{Ended, Gpu, NotSet, Outcome, Pilot, Progress, Seen, Sets};
 use apex_governor::{Clock, Settings};
@@ -9,26 +12,25 @@ use std::time::{Duration, Instant};
 
 /// Time between two readings of the clock, which take some microseconds.
 const TICK: Duration = Duration::from_millis(20);
-/// Looks at the energy and at the session in a window.
+/// Number of looks at the energy counter and at the session per window.
 const LOOKS: u32 = 10;
-/// The least ratio of the time between two looks to the time that a reading of the energy takes:
-/// the driver, which may have the program wait meanwhile, is busy for no more than a hundredth of
-/// the time.
+/// Minimum ratio of the time between two looks to the time that a reading of the energy takes: the
+/// driver, which may make the program wait meanwhile, is busy for at most 1% of the time.
 const PAUSE_BY_ENERGY: u32 = 100;
-/// The same for reading the session. What that takes grows with the pause, so a large ratio would
-/// have pauses grow without end.
+/// The same for reading the session. A longer pause leaves more to read, so with a large ratio
+/// pauses would grow without bound.
 const PAUSE_BY_SESSION: u32 = 4;
-/// Distance of legal clocks where a device tells none, MHz.
+/// Distance between supported clocks if a device reports only one, MHz.
 const USUAL_STEP: u32 = 15;
-/// Time for which the end waits for a call that is under way.
+/// Maximum time that `finish` waits for a call in progress.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What the user wants.
+/// The user's options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Highest slowdown: 0.01 for 1%.
     pub most_slowdown: f64,
-    /// Shortest time for which a clock is measured at once.
+    /// Minimum duration of a measurement window.
     pub window: Duration,
 }
 
@@ -46,11 +48,11 @@ pub struct Governing {
 }
 
 impl Governing {
-    /// Starts the thread, which has the clock set by what the session in `session` shows; in a dry
-    /// run, nobody is to set it.
+    /// Starts the thread, which governs the clock by what the session in the folder `session`
+    /// shows. In a dry run, `sets` is `None`.
     ///
     /// # Errors
-    /// If the device tells no clocks, or no thread can be started.
+    /// If the device reports no supported clocks, or the thread cannot be started.
     pub fn start(
         gpu: Gpu,
         sets: Option<Box<dyn Sets>>,
@@ -64,13 +66,13 @@ impl Governing {
         let (told, ended) = channel();
         std::thread::Builder::new().name("apex-power".into()).spawn(move || {
             let outcome = govern(&stopped, device, &session, settings);
-            // Nobody may be left to listen.
+            // The receiver may be gone.
             let _ = told.send(outcome);
         })?;
         Ok(Self { stop, ended })
     }
 
-    /// Has the thread release the clock and end; `None` if a call of NVML hangs, in which case the
+    /// Makes the thread release the clock and end. Returns `None` if a call of NVML hangs; then the
     /// watchdog releases the clock when this process has ended.
     pub fn finish(self) -> Option<Outcome> {
         drop(self.stop);
@@ -78,7 +80,7 @@ impl Governing {
     }
 }
 
-/// The settings for a device; `None` where it tells no clocks.
+/// The settings for a device; `None` if it reports no supported clocks.
 fn settings(gpu: &Gpu, options: Options) -> Option<Settings> {
     let clocks = (*gpu.clocks.first()?, *gpu.clocks.last()?);
     let steps = gpu.clocks.windows(2).map(|pair| pair[1] - pair[0]);
@@ -104,12 +106,12 @@ impl Device {
         self.sets.as_mut().is_some_and(|sets| !sets.is_watched())
     }
 
-    /// Ends; returns whether a clock may be set still.
+    /// Releases the clock and ends. Returns whether a clock may still be set.
     fn end(self) -> bool {
         self.sets.is_some_and(|sets| sets.end())
     }
 
-    /// No clock is set any more: releases it, unless another tool has set its own since.
+    /// Ends governing: releases the clock, unless another tool has replaced it.
     fn leave(&mut self, is_replaced: bool) {
         if let Some(sets) = &mut self.sets {
             // What fails here is tried again at the end.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for which an answer is waited for: the helper starts a watchdog meanwhile.
+/// Maximum time to wait for an answer, in which the helper may start a watchdog.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection that has claimed a device. Its end releases the clock.
@@ -18,11 +18,11 @@ pub struct Helped {
 }
 
 impl Helped {
-    /// Claims the device with this UUID. The second value says that a clock which an earlier run
+    /// Claims the device with this UUID. The second value says whether a clock that an earlier run
     /// had left was released.
     ///
     /// # Errors
-    /// If there is no helper, or it refuses: then with its reason.
+    /// If there is no helper, or if it refuses; the error then has its reason.
     pub fn claim(socket: &Path, uuid: &str) -> io::Result<(Self, bool)> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,14 +1,13 @@
-//! A service of root that sets clocks for users who may not.
+//! A root service that sets clocks for users who may not.
 //!
-//! A client connects to a Unix socket. The kernel tells which user it is (`SO_PEERCRED`); only
-//! those whom the administrator named are served. The client claims a device and sets its clock; a
-//! [`Setter`] of the service does that. The end of the connection is the end of the claim, so the
-//! clock is released whatever ends the client. If the service is killed, its watchdogs release the
-//! clocks.
+//! A client connects to a Unix socket. The kernel identifies its user (`SO_PEERCRED`); only users
+//! whom the administrator named are served. The client claims a device and sets its clock, through
+//! a [`Setter`] of the service. The claim ends with the connection, so the clock is released
+//! whatever ends the client. If the service is killed, its watchdogs release the clocks.
 //!
 //! Requests and replies are lines of at most [`MOST_LINE`] bytes: `claim UUID`, `set MHZ`,
 //! `release`, `forget`, `end`; `ok`, `ok released` (a clock was left by an earlier run, and was
-//! released), `no REASON`, `refused CODE` (of NVML), `left` (the clock could not be released).
+//! released), `no: REASON`, `refused CODE` (of NVML), `left` (the clock could not be released).
 
 use crate::{Claim, Gpu, NotSet, Nvml, Setter};
 use std::ffi::OsString;
@@ -26,9 +25,9 @@ pub const SOCKET: &str = "/run/apex-power.sock";
 pub(crate) const MOST_LINE: usize = 128;
 /// Maximum number of clients at a time.
 const MOST_CLIENTS: usize = 64;
-/// Time between two looks at the watchdog while a client says nothing.
+/// Time between two checks of the watchdog while a client sends nothing.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks in which a client that has claimed nothing must claim something.
+/// Number of [`LOOK`] periods after which a client that has claimed nothing is disconnected.
 const LOOKS_TO_CLAIM: u32 = 10;
 
 /// The service.
@@ -39,13 +38,14 @@ pub struct Helper {
     pub claims: PathBuf,
     /// The users who are served, by number.
     pub users: Vec<u32>,
-    /// The words that start a watchdog of the device with this UUID ([`crate::Watchdog::start`]).
+    /// The command line that starts a watchdog for the device with this UUID
+    /// ([`crate::Watchdog::start`]).
     pub watchdog: fn(library: &Path, uuid: &str) -> Vec<OsString>,
-    /// Takes a line about who does what.
+    /// Receives a log line.
     pub log: fn(String),
 }
 
-/// One of the clients that are counted.
+/// Decrements the number of clients when it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -70,7 +70,7 @@ impl Helper {
             let this = Arc::clone(&this);
             std::thread::Builder::new().spawn(move || {
                 let _counted = counted;
-                // A client that breaks off is one that has ended.
+                // A broken connection is the end of the client.
                 let _ = this.client(stream);
             })?;
         }
@@ -81,7 +81,7 @@ impl Helper {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         let mut lines = Lines::default();
-        // An answer before the question could meet a client that still writes.
+        // Even a refusal waits for the request: the client may still be writing.
         let line = (0..LOOKS_TO_CLAIM).find_map(|_| lines.next(&mut stream).transpose());
         let line = line.transpose()?.unwrap_or_default();
         if !self.users.contains(&user) {
@@ -120,7 +120,7 @@ impl Helper {
     }
 }
 
-/// Does what the client says until it says that it ends.
+/// Obeys the client until it sends `end`.
 fn obey(setter: &mut Setter, lines: &mut Lines, stream: &mut UnixStream) -> io::Result<()> {
     loop {
         let Some(line) = lines.next(stream)? else {
@@ -157,7 +157,7 @@ fn reply(stream: &mut UnixStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
-/// The user at the other end of a connection, as the kernel tells.
+/// The user at the other end of a connection, according to the kernel.
 fn user_of(stream: &UnixStream) -> io::Result<u32> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -174,15 +174,15 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
     if done == 0 { Ok(found.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bounded lines of a stream that may come in pieces.
+/// Splits a stream into lines of bounded length.
 #[derive(Default)]
 pub(crate) struct Lines(Vec<u8>);
 
 impl Lines {
-    /// The next line; `None` if there was none in the stream's time.
+    /// The next line; `None` if none arrives within the stream's read timeout.
     ///
     /// # Errors
-    /// If the stream ends, or a line is too long or no text.
+    /// If the stream ends, or a line is too long or not UTF-8.
     pub(crate) fn next(&mut self, stream: &mut impl Read) -> io::Result<Option<String>> {
         loop {
             if let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {

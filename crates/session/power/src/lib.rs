@@ -1,24 +1,25 @@
-//! Sets a GPU's highest clock while a program runs, and puts it back.
+//! Sets a GPU's highest clock while a program runs, and releases it afterwards.
 //!
-//! * [`Nvml`] is the only place of APEX that binds functions which change a device: it sets the
+//! * [`Nvml`] is the only place in APEX that binds functions which change a device: it sets the
 //!   highest clock ([`Gpu::set_highest`]) and releases it.
-//! * [`Claim`] keeps two runs off one device, and remembers a clock that nobody put back.
+//! * [`Claim`] keeps two runs from governing one device, and records a clock that was never
+//!   released.
 //! * [`Watchdog`] is a process that releases the clock when its parent is gone.
-//! * [`Setter`] has all three. Nothing else here sets a clock.
-//! * [`Helper`] has setters for users who may not set clocks; [`Helped`] is its client.
-//! * [`Progress`] reads from the session which phase runs and how far it is.
-//! * [`Pilot`] has the governor ([`apex_governor`]) follow these readings, and says which call to
-//!   make.
-//! * [`Governing`] is the thread that does all of it.
+//! * [`Setter`] combines these three. Nothing else here sets a clock.
+//! * [`Helper`] is a root service that sets clocks for other users; [`Helped`] is its client.
+//! * [`Progress`] reads from the session which phase runs and how far it has come.
+//! * [`Pilot`] passes readings to the governor ([`apex_governor`]) and returns the call to make. It
+//!   does no input or output.
+//! * [`Governing`] is the thread that reads, follows and sets.
 //!
 //! Invariants:
 //!
-//! 1. A watchdog that lives knows that a clock may be set before the call is made that sets it. If
-//!    the watchdog ends first, the clock is released at once, and none is set any more.
-//! 2. The clock that is set is an upper limit: the device may run slower by itself. So nothing
-//!    here makes a device run faster than it would.
-//! 3. NVML has no function that tells which clock is locked. Nothing is set before the device was
-//!    seen at its highest clock, which a lower lock of another tool would prevent.
+//! 1. Before a call sets a clock, a live watchdog knows that a clock may be set. If the watchdog
+//!    ends first, the clock is released at once, and no clock is set again.
+//! 2. The clock that is set is an upper limit: the device may still run slower. So this crate never
+//!    makes a device run faster than it would by itself.
+//! 3. NVML has no function that reads a locked clock. Nothing is set before the device has been
+//!    seen at its highest clock, which a lower lock by another tool would prevent.
 
 mod claim;
 mod governing;

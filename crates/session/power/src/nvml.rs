@@ -1,4 +1,4 @@
-//! NVML's functions that a governor needs, found when the program runs.
+//! The functions of NVML that a governor needs, loaded at run time.
 //!
 //! Names, types and constants are those of `nvml.h` 13.5. `apex-machine` has a binding of its own,
 //! which has no function that changes a device.
@@ -11,9 +11,9 @@ use std::path::Path;
 
 /// The name by which the dynamic linker finds NVML.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
-/// Devices that are looked at, at most.
+/// Maximum number of devices.
 const MOST_DEVICES: u32 = 64;
-/// Room for legal clocks.
+/// Maximum number of supported clocks.
 const MOST_CLOCKS: usize = 512;
 
 /// `nvmlReturn_t`.
@@ -32,13 +32,13 @@ const MIG_ENABLED: c_uint = 1;
 
 /// Bits of `nvmlClocksEventReason…`.
 pub mod reasons {
-    /// Nothing runs.
+    /// The GPU is idle.
     pub const IDLE: u64 = 0x1;
-    /// Somebody's setting holds the clock.
+    /// A clock setting of some tool holds the clock.
     pub const SETTING: u64 = 0x2;
     /// A power cap or a power brake holds it.
     pub const POWER: u64 = 0x4 | 0x80;
-    /// Heat holds it, or the hardware for another reason.
+    /// A thermal or another hardware slowdown holds it.
     pub const HEAT: u64 = 0x8 | 0x20 | 0x40;
 }
 
@@ -76,15 +76,15 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Functions that write a number, text, or nothing.
+/// Types of the getters, by what they write: an u64, an u32 for an argument, text, two u32, a list.
 type AskWide = unsafe extern "C" fn(Handle, *mut c_ulonglong) -> Return;
 type AskOf = unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Return;
 type AskText = unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> Return;
 type AskPair = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> Return;
 type AskList = unsafe extern "C" fn(Handle, c_uint, *mut c_uint, *mut c_uint) -> Return;
 
-/// The functions; `None` for those that the library lacks. Whoever calls one keeps to what
-/// `nvml.h` says: pointers to writable values of these types, handles that NVML gave.
+/// The functions; `None` for those that the library lacks. Callers must pass what `nvml.h`
+/// requires: pointers to writable values of these types, and handles that NVML returned.
 #[derive(Clone, Copy)]
 struct Functions {
     init: Option<unsafe extern "C" fn() -> Return>,
@@ -150,15 +150,16 @@ fn done(call: &'static str, returned: Option<Return>) -> Result<(), Error> {
     }
 }
 
-/// NVML, ready to be asked. It stays loaded: a call may still be under way when the process ends.
+/// NVML, initialised. It stays loaded, because a call may still be in progress when the process
+/// ends.
 pub struct Nvml(Functions);
 
-/// What NVML tells of a device at a moment, without its energy.
+/// The state of a device at a moment, without its energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The clock that runs, MHz.
+    /// The current SM clock, MHz.
     pub mhz: u32,
-    /// Why it is not higher: bits of [`reasons`].
+    /// Why it is not higher: bits as in [`reasons`].
     pub reasons: u64,
 }
 
@@ -173,9 +174,9 @@ pub struct Gpu {
     pub uuid: String,
     /// Its name.
     pub name: String,
-    /// Legal clocks, MHz, in ascending order; empty where the device tells none.
+    /// Supported clocks, MHz, in ascending order; empty if the device reports none.
     pub clocks: Vec<u32>,
-    /// Whether it is divided into MIG instances.
+    /// Whether it is in MIG mode, divided into instances.
     pub is_divided: bool,
 }
 
@@ -184,8 +185,8 @@ pub struct Gpu {
 unsafe impl Send for Gpu {}
 
 impl Nvml {
-    /// Loads NVML from this file, or from where the dynamic linker finds this name; `None` without
-    /// it, or without a driver.
+    /// Loads NVML from this path, or from where the dynamic linker finds this name; `None` if there
+    /// is no NVML or no driver.
     pub fn open(library: &Path) -> Option<Self> {
         let name = CString::new(library.as_os_str().as_bytes()).ok()?;
         // SAFETY: loading NVML runs its initialisers, which the caller asks for by naming it.
@@ -244,7 +245,7 @@ impl Gpu {
         Ok(found)
     }
 
-    /// The clocks that are legal at the highest clock of the memory.
+    /// The clocks that are supported at the highest memory clock.
     fn legal_clocks(&self) -> Vec<u32> {
         let memory = self.number("nvmlDeviceGetMaxClockInfo", self.functions.highest, CLOCK_MEMORY);
         let (Ok(memory), Some(ask)) = (memory, self.functions.legal) else { return Vec::new() };
@@ -258,7 +259,7 @@ impl Gpu {
         clocks
     }
 
-    /// Reads the clock and what holds it.
+    /// Reads the clock and the reasons for it.
     ///
     /// # Errors
     /// If NVML refuses.
@@ -271,7 +272,7 @@ impl Gpu {
         Ok(State { mhz, reasons })
     }
 
-    /// Whether NVML says that somebody's setting holds the clock.
+    /// Whether NVML says that a setting holds the clock.
     ///
     /// # Errors
     /// If NVML refuses.
@@ -279,7 +280,7 @@ impl Gpu {
         Ok(self.state()?.reasons & reasons::SETTING != 0)
     }
 
-    /// Reads the energy counter, millijoules: milliseconds.
+    /// Reads the energy counter, millijoules. A reading takes milliseconds.
     ///
     /// # Errors
     /// If NVML refuses.
@@ -291,7 +292,7 @@ impl Gpu {
         Ok(found)
     }
 
-    /// Sets the highest clock, MHz. The lowest one stays the lowest legal one.
+    /// Sets the highest clock, MHz. The lowest clock stays the lowest supported one.
     ///
     /// # Errors
     /// If NVML refuses: the caller needs to be root.

@@ -1,16 +1,16 @@
 //! Phases of a program, by what it launches.
 //!
-//! A part of the time is of the phase whose kernels it launches in the same shares. Parts in which
-//! no known phase is recognised begin a new one.
+//! A period belongs to the phase whose kernels it launches in the same proportions. A period that
+//! matches no known phase begins a new one.
 
 use std::collections::BTreeMap;
 
-/// Cosine of the angle between two counts of launches from which they are of one phase.
+/// Minimum cosine between the launch counts of a period and of a phase for these to match.
 const ALIKE: f64 = 0.95;
-/// Maximum number of phases; what is like none of them is of the last one.
+/// Maximum number of phases; further periods without a match belong to the last one.
 const MOST_PHASES: usize = 16;
 
-/// Launches by kernel.
+/// Launches by process and function.
 pub type Counts = BTreeMap<(u32, u32), u64>;
 
 /// The phases that were seen.
@@ -21,7 +21,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The phase of a part of the time in which these kernels were launched.
+    /// The phase of a period in which these kernels were launched; adds them to it.
     pub fn of(&mut self, launched: &Counts) -> usize {
         let alike = self.known.iter().map(|known| cosine(known, launched)).enumerate();
         let best = alike.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|best| best.1 >= ALIKE);

@@ -1,20 +1,24 @@
-//! From readings of a device and of a session to calls, without either.
+//! Turns readings of a device and of a session into calls. It does no input or output itself, so
+//! tests run it on a model in virtual time.
+//!
+//! Invariants: in a dry run no clock is set; no clock is set before the device has been seen at its
+//! highest clock; after an end there is no further call.
 
 use crate::{Seen, State, reasons};
 use apex_governor::{Clock, Follower, Reading, Search, Settings};
 
-/// Why no clock is set any more.
+/// Why governing ended before the program did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A dry run: at so many seconds, this clock would have been set.
+    /// In a dry run, this clock would have been set first.
     WouldSet {
         /// Seconds since the start.
         seconds: u64,
         /// MHz.
         mhz: u32,
     },
-    /// The device was never seen at its highest clock, so that another tool may hold it lower. The
-    /// highest clock that was seen, MHz.
+    /// The device was never seen at its highest clock, so another tool may have locked it. Holds
+    /// the highest clock that was seen, MHz.
     NeverHighest(u32),
     /// Another tool set the clock.
     Foreign,
@@ -26,20 +30,20 @@ pub enum Ended {
     NoWatchdog,
 }
 
-/// What became of a phase.
+/// The result for one phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfPhase {
-    /// The best clock that was found, MHz; `None` for the device's own.
+    /// The best clock that was found, MHz; `None` if no lower clock was better.
     pub clock: Clock,
-    /// The part of a launch's energy that it saves, measured.
+    /// Share of a launch's energy that it saves, measured.
     pub saving: f64,
-    /// How much longer a launch takes, measured.
+    /// Relative increase of a launch's duration: 0.01 for 1%, measured.
     pub slowdown: f64,
     /// Whether the search has ended.
     pub is_found: bool,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Why it ended before the program did.
@@ -48,7 +52,7 @@ pub struct Outcome {
     pub calls: u32,
     /// The phases.
     pub phases: Vec<OfPhase>,
-    /// The share of readings under a power cap, heat or another limit.
+    /// Share of readings in which a power cap, heat, an idle GPU or another limit held the clock.
     pub held: f64,
     /// Whether the clock could not be released at the end.
     pub is_left: bool,
@@ -141,23 +145,23 @@ impl Pilot {
         Some(to)
     }
 
-    /// Sets no clock any more.
+    /// Ends governing: no clock is set from now on.
     pub fn end(&mut self, why: Ended) {
         self.ended.get_or_insert(why);
     }
 
-    /// Whether no clock is set any more.
+    /// Whether governing has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Whether the clock that was set is surely no longer set, because the device runs faster:
-    /// another tool has set its own, which is left alone.
+    /// Whether another tool has replaced the clock, which then is not released: the device runs
+    /// faster than the clock that was set.
     pub fn is_replaced(&self) -> bool {
         self.ended == Some(Ended::Foreign) && self.is_above
     }
 
-    /// What became of the run so far.
+    /// The result so far.
     pub fn outcome(&self) -> Outcome {
         let governor = self.follower.governor();
         let of_phase = |search: &Search| OfPhase {
@@ -172,8 +176,8 @@ impl Pilot {
     }
 }
 
-/// Whether something other than a setting and a power cap holds the clock. An idle device is
-/// limited too: its clock says nothing.
+/// Whether something other than a setting or a power cap holds the clock. This includes an idle
+/// device, whose clock says nothing.
 fn is_limited(bits: u64) -> bool {
     bits & !(reasons::SETTING | reasons::POWER) != 0
 }

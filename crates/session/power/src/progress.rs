@@ -1,14 +1,14 @@
-//! How far a program is on a device, from the session that is recorded of it.
+//! The progress of a program on a device, read from its session while it is recorded.
 //!
-//! The unit of work is a launch of a kernel or of a graph. Launches of one phase are alike, so
-//! their number measures its progress; a launch that does more than the ones before it looks like a
+//! The unit of work is a launch of a kernel or of a graph. Launches of one phase are assumed to do
+//! equal work, so their number measures its progress; launches whose work grows look like a
 //! slowdown.
 
 use crate::phases::{Counts, Phases};
 use apex_trace::{Process, Watcher};
 use std::path::Path;
 
-/// What a look at the session shows.
+/// The result of a look at the session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// The phase since the last look.
@@ -19,7 +19,7 @@ pub struct Seen {
     pub is_collective: bool,
 }
 
-/// Looks at a session again and again.
+/// Reads a session repeatedly.
 #[derive(Debug)]
 pub struct Progress {
     watcher: Watcher,
@@ -34,16 +34,16 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Will look at the session in `dir`, at what it launches on the device with this UUID.
+    /// Reads the session in `dir`, for launches on the device with this UUID.
     pub fn new(dir: &Path, uuid: &str) -> Self {
         let (counted, steps, uuid) = (Counts::new(), Vec::new(), bytes_of(uuid));
         Self { watcher: Watcher::new(dir), phases: Phases::default(), counted, steps, phase: 0, uuid }
     }
 
-    /// Looks; `None` before the first launch, and if the session cannot be read. A look takes about
-    /// as long as reading the records since the last one and 32,768 more: 13 ms.
+    /// Reads the session; `None` before the first launch, and if it cannot be read. This takes
+    /// about as long as reading the records since the last look plus 32,768 more: 13 ms for these.
     pub fn look(&mut self) -> Option<Seen> {
-        // No records are wanted but for their counts.
+        // Only the counts of the records are needed.
         let session = self.watcher.look(|_, _| u64::MAX).ok()?;
         let mut now = Counts::new();
         let mut is_collective = false;
@@ -75,17 +75,17 @@ impl Progress {
     }
 }
 
-/// In place of a kernel: the graphs of a process.
+/// Stands for all graphs of a process, in place of a function.
 const GRAPHS: u32 = u32::MAX;
 
-/// The bytes of a UUID such as `GPU-01234567-…`; zeros if it is none.
+/// The bytes of a UUID such as `GPU-01234567-…`; zeros if the text is not a UUID.
 fn bytes_of(uuid: &str) -> [u8; 16] {
     let digits: Vec<u8> = uuid.bytes().skip("GPU-".len()).filter(|byte| *byte != b'-').collect();
     let text = String::from_utf8(digits).unwrap_or_default();
     u128::from_str_radix(&text, 16).unwrap_or(0).to_be_bytes()
 }
 
-/// Whether a context is on the device, or on one that is not known.
+/// Whether a context is on the device, or its device is unknown.
 fn is_on(process: &Process, context: u32, uuid: [u8; 16]) -> bool {
     let context = process.definitions.context(context);
     context
@@ -93,8 +93,8 @@ fn is_on(process: &Process, context: u32, uuid: [u8; 16]) -> bool {
         .is_none_or(|device| device.uuid == uuid)
 }
 
-/// Launches of each kernel of a process on the device. Graphs are counted if the device is the only
-/// one of the process.
+/// Launches of each kernel of a process on the device. Graphs are counted only if the process uses
+/// no other device.
 fn launches(process: &Process, uuid: [u8; 16]) -> Counts {
     let mut counts = Counts::new();
     let of_device = process.definitions.configs().filter(|config| is_on(process, config.context, uuid));

@@ -1,10 +1,11 @@
-//! Whether this process may set clocks, as far as that can be known without setting one.
+//! Whether this process has the permission to set clocks, as far as that can be known without
+//! trying.
 
 /// The bit of `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 
-/// Whether this process is root and has the capability of administrators, which containers lack.
-/// NVML may refuse all the same.
+/// Whether this process is root and has `CAP_SYS_ADMIN`, which containers lack by default. NVML may
+/// still refuse.
 pub fn may_set_clocks() -> bool {
     // SAFETY: takes nothing and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;

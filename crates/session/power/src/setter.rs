@@ -1,4 +1,7 @@
-//! A device whose clock may be set, with what puts it back.
+//! Sets the clock of a device, with a watchdog and a note that ensure its release.
+//!
+//! Invariant: before a clock is set, the watchdog knows and the claim notes that it may be set.
+//! Both are told that no clock is set only after it was released, or replaced by another tool.
 
 use crate::{Claim, Error, Gpu, Watchdog};
 use std::ffi::OsString;
@@ -25,22 +28,21 @@ impl fmt::Display for NotSet {
 
 impl std::error::Error for NotSet {}
 
-/// Something that sets the clock of a device, and that releases it whatever becomes of this
-/// process.
+/// Sets the clock of a device, and ensures its release however this process ends.
 pub trait Sets: Send {
     /// Sets the highest clock, MHz, or releases it.
     ///
     /// # Errors
-    /// If NVML refuses, or nobody is left who would release the clock.
+    /// If NVML refuses, or no watchdog is left to release the clock.
     fn set(&mut self, mhz: Option<u32>) -> Result<(), NotSet>;
-    /// Whether somebody would release the clock if this process ended now.
+    /// Whether a watchdog would release the clock if this process ended now.
     fn is_watched(&mut self) -> bool;
     /// Leaves the clock as it is, because another tool has set its own since.
     ///
     /// # Errors
     /// If that could not be noted.
     fn forget(&mut self) -> Result<(), NotSet>;
-    /// Releases the clock if it may be set, and ends. Returns whether a clock may be set still.
+    /// Releases the clock if it may be set, and ends. Returns whether a clock may still be set.
     fn end(self: Box<Self>) -> bool;
 }
 
@@ -71,8 +73,8 @@ pub struct Setter {
 }
 
 impl Setter {
-    /// Starts the watchdog by these words ([`Watchdog::start`]). A clock that an earlier run left
-    /// is released first; the second value says so.
+    /// Starts the watchdog with this command line ([`Watchdog::start`]), and releases a clock that
+    /// an earlier run left; the second value says whether there was one.
     ///
     /// # Errors
     /// If the watchdog cannot be started, or the clock that was left cannot be released.
@@ -94,21 +96,22 @@ impl Setter {
         self.watchdog.as_mut().is_some_and(Watchdog::lives)
     }
 
-    /// The watchdog's process.
+    /// The identifier of the watchdog's process.
     pub fn watchdog(&self) -> Option<u32> {
         self.watchdog.as_ref().map(Watchdog::id)
     }
 
-    /// Sets the highest clock, or releases it.
+    /// Sets the highest clock, MHz, or releases it.
     ///
     /// # Errors
-    /// If NVML refuses, or there is no watchdog: then no clock is set, as far as NVML allows.
+    /// If NVML refuses, or there is no watchdog. The clock is then released, unless NVML refuses that
+    /// too.
     pub fn set(&mut self, mhz: Option<u32>) -> Result<(), NotSet> {
         let Some(mhz) = mhz else { return self.release() };
         self.announce(true).map_err(NotSet::Unwatched)?;
         self.may_be_set = true;
         self.gpu.set_highest(mhz).map_err(|error| {
-            // What is said is the first error.
+            // The first error is reported.
             let _ = self.release();
             NotSet::Refused(error)
         })
@@ -117,14 +120,14 @@ impl Setter {
     /// Releases the clock if it may be set.
     ///
     /// # Errors
-    /// If NVML refuses; the note stays then.
+    /// If NVML refuses; the note then stays.
     pub fn release(&mut self) -> Result<(), NotSet> {
         if !self.may_be_set {
             return Ok(());
         }
         self.gpu.release().map_err(NotSet::Refused)?;
         self.may_be_set = false;
-        // A watchdog that is gone, or that releases once more, does no harm.
+        // If this fails, the watchdog is gone or releases once more; neither does harm.
         let _ = self.announce(false);
         Ok(())
     }
@@ -138,8 +141,8 @@ impl Setter {
         self.announce(false).map_err(NotSet::Unwatched)
     }
 
-    /// Releases the clock if it may be set, and ends the watchdog, which tries for some seconds if
-    /// NVML refuses. Returns whether a clock may be set still.
+    /// Releases the clock if it may be set, and ends the watchdog, which retries for 10 s if NVML
+    /// refuses. Returns whether a clock may still be set.
     pub fn end(mut self) -> bool {
         self.close();
         self.claim.is_noted().unwrap_or(self.may_be_set)

@@ -1,12 +1,12 @@
-//! What became of a run, in words.
+//! The result of a run as sentences.
 
 use crate::{Ended, OfPhase, Outcome};
 
-/// A share of readings under a limit that is worth a word.
+/// Minimum share of limited readings for them to be mentioned.
 const MUCH: f64 = 0.1;
 
 impl Outcome {
-    /// The sentences that are no mere report: what went wrong.
+    /// Only the sentences about what went wrong.
     pub fn warnings(&self, highest: u32) -> Vec<String> {
         let is_report = matches!(self.ended, None | Some(Ended::WouldSet { .. }));
         let ended = self.ended.filter(|_| !is_report).map(|ended| of_end(ended, highest));
@@ -19,8 +19,8 @@ impl Outcome {
         let held = (self.held > MUCH).then(|| {
             let percent = self.held * 100.0;
             format!(
-                "a power cap, heat or an idle GPU held the clock in {percent:.0}% of the readings, which say \
-                 nothing about a clock"
+                "a power cap, heat or an idle GPU held the clock in {percent:.0}% of the readings, so \
+                 that these predict nothing for other clocks"
             )
         });
         let ended = self.ended.map(|ended| of_end(ended, highest));
@@ -72,7 +72,7 @@ fn of_end(ended: Ended, highest: u32) -> String {
                                 SYS_ADMIN; otherwise use --dry-run"
                 .to_owned()
         }
-        Ended::Refused => "NVML refused a call or told no clocks, so no clock is set any more".to_owned(),
+        Ended::Refused => "NVML refused a call or reported no clocks, so governing has stopped".to_owned(),
         Ended::NoWatchdog => {
             "the watchdog that releases the clock ended, so no clock is set any more".to_owned()
         }

@@ -1,8 +1,8 @@
 //! The process that releases the clock when its parent is gone.
 //!
-//! It is in a session of its own, so no terminal's signal and no signal to a process group meets
-//! it, and it ignores those that end programs. Its parent tells it through a pipe what it is about
-//! to do; the end of the pipe is the end of the parent, whatever the cause.
+//! It runs in its own session, so signals from a terminal or to a process group do not reach it,
+//! and it ignores the signals that users send to end programs. Its parent announces through a pipe
+//! that a clock may be set; the end of the pipe is the end of the parent, whatever the cause.
 
 use crate::{Claim, Nvml};
 use std::ffi::OsString;
@@ -13,14 +13,14 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// What the parent says: a clock may be set from now on; none is.
+/// Messages of the parent: a clock may be set from now on; no clock is set.
 const SET: u8 = b'S';
 const RELEASED: u8 = b'R';
-/// What the watchdog says once it can release the clock.
+/// Message of the watchdog once it can release the clock.
 const READY: u8 = b'y';
-/// Milliseconds that the watchdog may take for its start.
+/// Maximum time for the start of the watchdog, milliseconds.
 const START_MS: libc::c_int = 20_000;
-/// Attempts to release the clock, and the pause between two.
+/// Maximum number of attempts to release the clock, and the pause between two.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,8 +32,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the program and arguments in `words`, which are to call [`watch`] with the number
-    /// that is added to them, and waits until it is ready.
+    /// Starts the command line `words` with the descriptor of the claim as an added argument, and
+    /// waits until it is ready. The program must call [`watch`] with the claim of that descriptor.
     ///
     /// # Errors
     /// If it cannot be started, or does not become ready.
@@ -53,7 +53,7 @@ impl Watchdog {
             return Err(io::Error::other("a watchdog without pipes"));
         };
         is_ready(hear).inspect_err(|_| {
-            // It holds nothing, and its pipe ends with this process in any case.
+            // No clock is set yet.
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -73,7 +73,7 @@ impl Watchdog {
         self.tell.write_all(&[if is_set { SET } else { RELEASED }])
     }
 
-    /// Its process.
+    /// The identifier of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -81,12 +81,12 @@ impl Watchdog {
     /// Ends it, and waits for it: it releases the clock first if one may be set.
     pub fn end(mut self) {
         drop(self.tell);
-        // Nobody is left to tell, and nothing left to do.
+        // An error would change nothing: the clock is released or noted.
         let _ = self.child.wait();
     }
 }
 
-/// Waits for the word that it is ready.
+/// Waits for [`READY`].
 fn is_ready(mut hear: impl Read + AsRawFd) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: hear.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one initialised structure.
@@ -96,11 +96,12 @@ fn is_ready(mut hear: impl Read + AsRawFd) -> io::Result<()> {
     if is_ready { Ok(()) } else { Err(io::Error::other("the watchdog of the clock did not become ready")) }
 }
 
-/// The watchdog's side: says through `ready` that it is, waits for its parent's end, and releases
-/// the clock of the device then if one may be set.
+/// The watchdog's side: writes [`READY`] to `ready`, waits until its parent has ended, and then
+/// releases the clock of the device if it may be set.
 ///
 /// # Errors
-/// If the device is not there, or the clock could not be released: then the claim notes it.
+/// If there is no such device, or if the clock could not be released; the note in the claim then
+/// stays.
 pub fn watch(library: &Path, uuid: &str, claim: &Claim, mut ready: impl Write) -> io::Result<()> {
     ignore_ends();
     let nvml = Nvml::open(library).ok_or_else(|| io::Error::other("no NVML"))?;
@@ -120,7 +121,7 @@ pub fn watch(library: &Path, uuid: &str, claim: &Claim, mut ready: impl Write) -
     Err(io::Error::other("the clock could not be released"))
 }
 
-/// Hears the parent to its end; returns whether a clock may be set.
+/// Reads the parent's messages until it ends; returns whether a clock may be set.
 fn is_set_at_end(mut hear: impl Read) -> bool {
     let (mut is_set, mut said) = (false, [0]);
     while hear.read_exact(&mut said).is_ok() {

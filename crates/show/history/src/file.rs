@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Values by name.
 pub type Values = BTreeMap<String, f64>;
 
-/// Largest value of a figure: counts and times stay far below it.
+/// Maximum value of a figure: counts and times stay far below it.
 const MOST: f64 = 1e18;
 
 /// Figures of a run, or of a kernel function in it.
@@ -32,7 +32,7 @@ pub struct Run {
     pub commit: String,
     /// When it ran: RFC 3339 in UTC, to the second.
     pub time: String,
-    /// What tells the run from all others, if that is known: a run counts once.
+    /// Identifies the run, if that is known, so that it counts once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The program, or the benchmark.
@@ -91,7 +91,7 @@ impl History {
         Ok(once)
     }
 
-    /// The run of which another line is.
+    /// The known run that another line repeats.
     pub fn find(&self, run: &Run) -> Option<&Run> {
         let same_time = self.runs.iter().rev().skip_while(|other| other.time > run.time);
         same_time.take_while(|other| other.time == run.time).find(|other| other.is_same(run))
@@ -99,7 +99,7 @@ impl History {
 }
 
 impl Run {
-    /// Whether another line is of the same run: by its identifier, else by all that it says.
+    /// Whether another line is of the same run: by the identifier, or else if the lines are equal.
     fn is_same(&self, other: &Self) -> bool {
         let is_known = self.id.is_some() && other.id.is_some();
         if is_known { (&self.id, &self.name) == (&other.id, &other.name) } else { self == other }

@@ -160,11 +160,12 @@ impl Filters {
     }
 }
 
-/// The process that a number means: a rank, or else an identifier, as its host gave it (reports
-/// show that) or as the session has it (documents do).
+/// The process of a number: of a rank, or else of a process identifier, either the host's (which
+/// reports show) or the session's (which JSON has).
 ///
 /// # Errors
-/// Says which ranks there are, or between which the identifier does not decide.
+/// If there is no such process, with the ranks that there are; if several hosts have this
+/// identifier, with the ranks of their processes.
 fn process_of(known: &Ranks, number: u32) -> Result<u32, String> {
     if let Some(process) = known.process(number as usize) {
         return Ok(process);

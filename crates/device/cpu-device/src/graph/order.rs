@@ -1,13 +1,13 @@
-//! The order in which a launch executes a graph's nodes: that of instantiation, or, with
-//! `APEX_CPU_GRAPH_ORDER`, one of all orders that the edges allow, drawn anew for each launch. A
-//! program that relies on an order for which its graph has no edge computes something else then.
+//! The order in which a launch executes a graph's nodes: that of instantiation or, with
+//! `APEX_CPU_GRAPH_ORDER`, a random one of those that the edges allow, drawn for each launch. This
+//! shows whether a program relies on an order for which its graph has no edge.
 
 use apex_conventions::variables::CPU_GRAPH_ORDER;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Brings nodes into a drawn order, if that is wanted. `edges` gives a node's handle and those of
-/// the nodes before it.
+/// Reorders nodes at random if `APEX_CPU_GRAPH_ORDER` is set. `edges` returns the handle of a node
+/// and those of the nodes before it.
 pub fn draw<N>(nodes: &mut Vec<N>, edges: impl Fn(&N) -> (u64, &[u64])) {
     static SEED: LazyLock<Option<u64>> = LazyLock::new(|| CPU_GRAPH_ORDER.value()?.to_str()?.parse().ok());
     static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -26,7 +26,7 @@ fn drawn<N>(nodes: Vec<N>, seed: u64, edges: impl Fn(&N) -> (u64, &[u64])) -> Ve
         };
         let ready: Vec<usize> = (0..waiting.len()).filter(|&at| is_ready(&waiting[at])).collect();
         state = mixed(state);
-        // (Nodes in a circle are never instantiated.)
+        // A graph with a cycle is never instantiated.
         let at = ready.get(state as usize % ready.len().max(1)).copied().unwrap_or(0);
         drawn.push(waiting.remove(at));
     }

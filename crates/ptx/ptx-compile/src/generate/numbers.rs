@@ -1,7 +1,7 @@
-//! Code for `.f64`, conversions, and what has to be composed of several instructions.
+//! Code for `.f64`, conversions, and operations that take several machine instructions.
 //!
-//! The results are those of the interpreter's functions, computed by the same operations in the
-//! same order where rounding matters.
+//! Invariant: the results are bit for bit those of the interpreter's functions; where rounding
+//! matters, the code does the same operations in the same order.
 
 use super::{A, B, C, Generator, VECTOR, stack};
 use crate::assembler::{RSP, Rm, Vex, op};
@@ -10,10 +10,10 @@ use crate::region::Reg;
 
 const TWO_31: f64 = 2_147_483_648.0;
 
-/// Added to a whole number below 2^51 it leaves its integer in the low bits.
+/// Adding this to a whole number below 2^51 leaves its integer in the low bits.
 const WHOLE: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
-/// Of what `2^x` is made: ln(2)^k / k!.
+/// Coefficients of the Taylor series of `2^x`: ln(2)^k / k!.
 const POWERS: [f64; 9] = [
     1.0,
     std::f64::consts::LN_2,
@@ -50,14 +50,14 @@ impl Generator<'_> {
         if signed {
             return self.widen_by(op::CVTDQ2PD, word, half, to);
         }
-        // In the fraction of 2^52.
+        // The integer as the low fraction bits of 2^52.
         let zero = self.number(4_503_599_627_370_496.0);
         self.widen(word, half, false, to);
         self.asm.vector(op::POR, to, to, zero);
         self.asm.vector(op::SUBPD, to, to, zero);
     }
 
-    /// What has a number of `.f64` as its result.
+    /// Operations with an `.f64` result that take several instructions.
     pub(super) fn double(&mut self, kind: Kind, to: u8, sources: &[Reg], half: usize) {
         match kind {
             Kind::FmaDouble => {
@@ -94,7 +94,7 @@ impl Generator<'_> {
         self.join_halves(to);
     }
 
-    /// What computes `.f32` by way of `.f64`, and what makes `.f32` of other numbers.
+    /// Operations on `.f32` that are computed in `.f64`, and conversions to `.f32`.
     pub(super) fn through_doubles(&mut self, kind: Kind, to: u8, sources: &[Reg]) {
         for half in 0..2 {
             match kind {
@@ -183,7 +183,7 @@ impl Generator<'_> {
         self.asm.blend(to, B, Rm::Ymm(A), C);
     }
 
-    /// A number of `.f32` as an integer: within the bounds of its type, a NaN is 0.
+    /// Converts `.f32` to an integer, saturating; a NaN becomes 0.
     pub(super) fn single_to_word(&mut self, direction: u8, signed: bool, to: u8, a: Reg) {
         let a = self.rm(a, 0);
         self.asm.with_byte(op::ROUNDPS, A, 0, a, direction);
@@ -209,7 +209,7 @@ impl Generator<'_> {
         self.asm.vector(op::POR, to, B, Rm::Ymm(A));
     }
 
-    /// The same of `.f64` with a sign; a NaN is the least integer.
+    /// Converts `.f64` to a signed integer, saturating; a NaN becomes the minimum.
     pub(super) fn double_to_word(&mut self, direction: u8, to: u8, a: Reg) {
         for (half, result) in [(0, C), (1, A)] {
             let a = self.rm(a, half);
@@ -234,7 +234,7 @@ impl Generator<'_> {
         self.asm.with_byte(op::PBLENDD, to, A, Rm::Ymm(B), 0xaa);
     }
 
-    /// The product of longs, of three of words.
+    /// The product of longs, from three products of words.
     pub(super) fn multiply_long(&mut self, add: bool, to: u8, sources: &[Reg], half: usize) {
         let upper = self.long_constant(32);
         let a = self.reg(sources[0], half, A);
@@ -282,7 +282,7 @@ impl Generator<'_> {
         let a = self.reg(sources[0], half, A);
         self.asm.vector(op::PXOR, C, C, Rm::Ymm(C));
         self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(a));
-        // Bits that are shifted in are zero of the flipped number.
+        // Negative numbers are inverted, so that zeros are shifted in, and inverted back.
         self.asm.vector(op::PXOR, A, a, Rm::Ymm(C));
         self.asm.vector(op::PSRLVQ, A, A, Rm::Ymm(B));
         self.asm.vector(op::PXOR, to, A, Rm::Ymm(C));
@@ -306,7 +306,8 @@ impl Generator<'_> {
         self.asm.vector(op::POR, to, A, Rm::Ymm(B));
     }
 
-    /// A quotient or remainder, all ones where the divisor is 0: numbers of `.f64` have the digits.
+    /// A quotient or remainder of words, computed in `.f64`, which is exact; all ones if the
+    /// divisor is 0.
     pub(super) fn divide(&mut self, signed: bool, remainder: bool, to: u8, sources: &[Reg]) {
         let whole = self.number(WHOLE);
         for (half, result) in [(0, C), (1, A)] {
@@ -329,7 +330,7 @@ impl Generator<'_> {
         self.asm.vector(op::POR, to, A, Rm::Ymm(B));
     }
 
-    /// A word cut to the bits of one type, and then of another.
+    /// Truncates and extends a word to the size of one type, and then to that of another.
     pub(super) fn resize(&mut self, sizes: [(u8, bool); 2], to: u8, a: Reg) {
         self.fetch(a, 0, A);
         for (bits, signed) in sizes.into_iter().filter(|(bits, _)| *bits < 32) {

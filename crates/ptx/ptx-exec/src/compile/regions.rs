@@ -2,9 +2,9 @@
 //!
 //! A region is a range of steps that the generator knows, entered at its first step only. Branches
 //! in it depend on registers that other steps of the region compute of what is likely to be the
-//! same in all threads; whoever enters makes sure of it. In a loop threads may take a forward
-//! branch differently: then each block up to where they meet again has a mask of the threads in it,
-//! and only branches forward. Ranges are cut until that is so.
+//! same in all threads; the caller checks that on entry. In a loop, a forward branch may diverge:
+//! then each block up to the step where the threads reconverge has a mask of its threads, and all
+//! its branches lead forward. Ranges are shortened until these conditions hold.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,8 @@ use crate::compile::allocate::{Set, Span, live_in};
 use crate::native::{Counted, Lowered, Native, NativeRegion, Outside, Site};
 use crate::operands::{AccessArgs, AccessKind, Class, Guard, Indexed, Reg, Role, Space};
 
-/// The fewest steps of a region without a loop: fewer cost more to enter than they save.
+/// Minimum number of steps in a region without a loop: a shorter one costs more to enter than it
+/// saves.
 const FEWEST: usize = 4;
 
 /// Most steps of a region.
@@ -38,14 +39,14 @@ pub(super) struct Source<'s> {
     pub(super) places: &'s [Reg],
 }
 
-/// Steps in which threads are that have taken a branch differently, until they meet again.
+/// The steps between a divergent branch and the step at which its threads reconverge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Area {
     /// The branch.
     branch: usize,
     /// Where its blocks start, in order; the first is the step after the branch.
     starts: Vec<usize>,
-    /// The step at which all threads are again.
+    /// The step at which the threads reconverge.
     end: usize,
 }
 
@@ -645,7 +646,7 @@ impl<'f, 's> Builder<'f, 's> {
         self.counted.push(open.counted);
     }
 
-    /// Begins a block. One of an area follows another that goes past it if no thread is in it.
+    /// Begins a block. A block of an area is preceded by one that skips it if it has no threads.
     fn open(&mut self, first: usize, last: usize) -> Open<'f> {
         let counted = Counted {
             start: first as u32,

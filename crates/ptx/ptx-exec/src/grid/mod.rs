@@ -20,8 +20,8 @@ use crate::observe::{Observation, Watch, WatchOptions};
 use crate::warp::Counts;
 use workers::execute;
 
-/// The operations that a launch executed. Where threads take branches of machine code differently,
-/// only those of threads are exact: of the others each eight threads count a quarter.
+/// The operations that a launch executed. Where branches diverge in machine code, only the counts
+/// of threads are exact; for the other counts, each eight threads count as a quarter of a warp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchStats {
     /// Instructions, each counted once for all lanes of a warp that execute it together.

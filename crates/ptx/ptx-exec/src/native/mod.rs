@@ -10,11 +10,11 @@
 //!
 //! 1. Only whole warps enter, and only if the registers on which the region's branches depend are
 //!    the same in all their threads, so that these take the same way; other branches only lead
-//!    forward, and threads meet again. The instructions of threads are counted exactly. Those of
+//!    forward, and threads reconverge. The instructions of threads are counted exactly. Those of
 //!    warps, and branches, are exact where all threads take the same way; elsewhere each eight
-//!    threads that execute one count a quarter.
+//!    threads that execute one count as a quarter.
 //! 2. An access that is not allowed is not executed: its warp goes on in the interpreter at that
-//!    very step, which reports it. Of the threads of a warp those that would fault first are first.
+//!    very step, which reports it. Within a warp, the threads that would fault first go first.
 //!    Warps before it go on before it, those after it after it, as in [`crate::warp::batch`].
 //! 3. What a thread does in a region does not wait for others: a backward branch depends on nothing
 //!    that its loop loads. So it needs no fuel; an endless loop ends when its launch is cancelled.
@@ -32,7 +32,8 @@ use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
 
-/// The way in which kernels are executed. Results, faults and counts are the same.
+/// The way in which kernels are executed. Results and faults are the same, and so are the counts of
+/// launches whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Step by step.
@@ -102,9 +103,9 @@ pub(crate) enum Lowered {
 pub enum Outside {
     /// The generator of machine code does not know the operation.
     Unknown,
-    /// It branches on what threads of a block are likely to differ in.
+    /// It branches on a value that is likely to differ between the threads of a block.
     Branch,
-    /// It follows or precedes such a step, and the part between them is too short.
+    /// It is next to such a step, and the part is too short for a region.
     Short,
 }
 
@@ -119,15 +120,15 @@ pub(crate) fn is_possible() -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Native {
     regions: Vec<NativeRegion>,
-    /// For each step the region that begins there, plus one: if it is worth to become code, and
-    /// however that is. Empty if there is none.
+    /// For each step, the index plus one of the region that begins there: first only regions that
+    /// are worth compiling, then all. Empty if there is none.
     at: [Vec<u32>; 2],
-    /// For each step why it is in no region.
+    /// For each step, why it is in no region.
     outside: Vec<Option<Outside>>,
 }
 
 impl Native {
-    /// The regions, and for each step why it would be in none.
+    /// `outside` has for each step why it would be in no region.
     pub(crate) fn new(regions: Vec<NativeRegion>, mut outside: Vec<Option<Outside>>) -> Native {
         let table = |of: &dyn Fn(&NativeRegion) -> bool| {
             let mut at = vec![0; if regions.iter().any(of) { outside.len() } else { 0 }];
@@ -142,12 +143,12 @@ impl Native {
         Native { regions, at, outside }
     }
 
-    /// Why a step is in no region; `None` if it is in one, or nobody has looked for regions.
+    /// Why a step is in no region; `None` if it is in one, or if no regions were looked for.
     pub(crate) fn outside(&self, step: usize) -> Option<Outside> {
         self.outside.get(step).copied().flatten()
     }
 
-    /// Whether a region begins at a step that is worth to become code.
+    /// Whether a region that is worth compiling begins at a step.
     pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
         self.at(pc, Engine::Auto).is_some()
     }

@@ -1,9 +1,8 @@
 //! Actions: ways to execute calls differently (`apex run --fast`, `--tuned`, `--universal`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
-//! frees, [`schedule`] runs launches of a batch beside each other, [`reshape`] launches the same
-//! threads in other blocks, [`results`] hashes what the
-//! program gets, with and without that, and [`universal`] loads PTX that the driver refuses as too
-//! new.
+//! frees, [`schedule`] runs launches of a batch concurrently, [`reshape`] launches the same threads
+//! in other blocks, [`results`] hashes the program's results, with and without that, and
+//! [`universal`] loads PTX that the driver refuses as too new.
 //!
 //! Everything about an action but its hooks is in its module here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table

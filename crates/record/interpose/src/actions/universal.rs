@@ -1,8 +1,8 @@
 //! Modules whose PTX is too new for the driver or the GPU (`apex run --universal`).
 //!
 //! `apex run` listens on a socket in the session. When the driver refuses a module for a reason
-//! that its header may be, this action sends the image there, and is offered machine code or PTX
-//! that computes the same, or nothing. It knows nothing of PTX.
+//! that its header may be, this action sends the image there, and receives offers of machine code
+//! or PTX that computes the same, or none. It knows nothing of PTX.
 //!
 //! # Contract
 //! 1. *The driver decides first.* Only a module that it has refused is sent.
@@ -29,7 +29,7 @@ pub fn is_too_new(result: CUresult) -> bool {
     )
 }
 
-/// Most offers for an image.
+/// Maximum number of offers for an image.
 const MOST_OFFERS: usize = 4;
 
 /// What `apex run` offers in place of an image.

@@ -1,5 +1,5 @@
-//! Kernels as one executable graph, one after the other or some beside others, made and launched on
-//! the library's own account.
+//! Kernels as one executable graph, with edges between them, which the library makes and launches
+//! itself.
 
 use super::{function_attribute, function_of_kernel, succeeds};
 use crate::tables::push;
@@ -19,7 +19,7 @@ pub struct ChainedKernel {
     pub context: CUcontext,
 }
 
-/// An executable graph: each kernel runs when those are done behind which it was added.
+/// An executable graph: each kernel runs when the kernels on which it depends have ended.
 pub struct Chain {
     graph: CUgraph,
     exec: CUgraphExec,

@@ -1,8 +1,8 @@
 //! The action of scheduling by data (`apex run --fast=schedule`).
 //!
 //! It has no hooks of its own: the ordinary hooks of memory and modules tell it what the program
-//! allocates and loads, and the queue's thread asks it about batches. It has to know of calls that
-//! share memory.
+//! allocates and loads, and the queue's thread asks it about batches. It only watches for calls
+//! that share memory, which end it.
 
 use super::actions::Action;
 use crate::actions::schedule;

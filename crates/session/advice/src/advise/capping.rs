@@ -14,10 +14,9 @@
 //!    capped by that one, and does not add to it.
 //!
 //! No saving exceeds the accounts that it is taken from, and the upper end of its interval does not
-//! exceed those of these accounts: a finding about the host can save the idle time at most, and
-//! beside it only the time of kernels and copies of which it claims a part by name ([`highest`]).
-//! That a host which is not held up runs ahead of the device makes idle time disappear, and not the
-//! device's work.
+//! exceed those of these accounts: a finding about the host can save at most the idle time, plus
+//! the time of the kernels and copies that it names ([`highest`]). A host that runs ahead of the
+//! device removes idle time, but not the device's work.
 //!
 //! A change to kernels that makes launches needless saves the idle time around these too; one on
 //! the host's side that makes kernels or copies needless saves their time. Both are added to what
@@ -206,8 +205,8 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     }
 }
 
-/// The most that a change on the host's side can save, nanoseconds: all idle time, and what the
-/// finding claims of the device's work. A finding that claims none of it cannot save any.
+/// The maximum that a change on the host's side can save, nanoseconds: all idle time, plus the
+/// device's work that the finding claims.
 fn highest(profile: &Profile, rule: &Rule, busy: Figure) -> f64 {
     let claims_work = busy.value > 0.0 || rules::OF_COPIES.contains(&rule.id);
     most_idle(profile, &IdleCause::ALL) + if claims_work { busy.bounds().1 } else { 0.0 }

@@ -14,12 +14,12 @@
 //!   makes launches needless (it explains `launch-bound`);
 //! * a finding about driver calls, by the time that it claims, where its cause explains the other.
 //!
-//! So a cause stands before a larger claim only where it explains it, and where its claim is worth
-//! more: of the first findings on unseen programs whose remedy was followed (sets 7 to 9), those
-//! that name a known cause achieved at least half of their claim in 11 of 14 programs, those that
-//! name a place in 3 of 7, and those that name an account in none of 4. By Laplace's rule of
-//! succession, which gives these a sixth, a claim of a known cause is worth that of a general one
-//! that is four and a half times as large. Otherwise the larger claim comes first.
+//! So a cause stands before a larger claim only if it explains that claim and its own claim is more
+//! reliable. Among first findings on unseen programs whose remedy was followed (sets 7 to 9), the
+//! remedy achieved at least half of the claim in 11 of 14 programs where a known cause was named,
+//! in 3 of 7 where a place was named, and in none of 4 where an account was named. By Laplace's
+//! rule of succession these rates are 12/16, 4/9 and 1/6, so a known cause's claim outweighs an
+//! account's that is up to four and a half times as large. Otherwise the larger claim comes first.
 //!
 //! A finding that leads takes its idle time first ([`super::capping`]) and is said first
 //! ([`super::ranking`]), with its own claim: the general one claims what is left. A specific
@@ -47,7 +47,8 @@ const SUBSTANTIAL: f64 = 1.0 / 6.0;
 /// Minimum part for a specific finding to be named in the general one's summary.
 const NAMED: f64 = 0.05;
 
-/// Minimum claim of a known cause, as a share of what an account that it explains claims beside it.
+/// Minimum claim of a known cause, as a share of the rest of the claim of an account that it
+/// explains.
 const OF_ACCOUNT: f64 = 0.2;
 /// The same for a cause or a place within the time of a named place.
 const OF_PLACE: f64 = 0.5;
@@ -99,7 +100,7 @@ fn part(profile: &Profile, specific: &Finding, general: &Finding) -> f64 {
     (time / all).min(1.0)
 }
 
-/// The least claim of a finding that leads this one, as a share of what this one claims beside it.
+/// Minimum claim of a finding that leads this one, as a share of the rest of this one's claim.
 fn least_claim(general: &Finding) -> f64 {
     match Specificity::of(general) {
         Specificity::Account => OF_ACCOUNT,
@@ -114,7 +115,7 @@ fn is_leader(profile: &Profile, specific: &Finding, general: &Finding) -> bool {
     part(profile, specific, general) >= SUBSTANTIAL && claim >= least_claim(general) * rest
 }
 
-/// What a finding claims, the device's work included, nanoseconds.
+/// The claim of a finding, including the device's work, nanoseconds.
 fn claim_of(finding: &Finding) -> f64 {
     let kernels = finding.kernels.iter().filter_map(|kernel| kernel.saving.time_ns);
     let own = match finding.scope {
@@ -140,8 +141,8 @@ pub(super) fn note_leaders(profile: &Profile, findings: &mut [Finding]) {
     }
 }
 
-/// The rule of the largest general finding about the host of whose time a finding about the host
-/// explains a part without leading it.
+/// The rule of the largest general finding about the host whose time this finding about the host
+/// partly explains without leading it.
 fn container(
     profile: &Profile,
     findings: &[Finding],

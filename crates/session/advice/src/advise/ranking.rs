@@ -1,4 +1,4 @@
-//! The order of findings. This is the one place that decides it:
+//! The order of findings, which only this module decides:
 //!
 //! 1. The larger claim comes first: the likely saving, after capping ([`super::capping`]).
 //! 2. A finding that explains a larger, more general one comes before it ([`super::leading`]), and
@@ -18,8 +18,8 @@ use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
 const MINOR: f64 = 0.02;
-/// The share of the job for which a costly line counts that claims no saving: it asks whether the
-/// work is needed, and comes before a claim of less.
+/// The share of the job by which a costly line without a claim is ordered: it asks whether the work
+/// is needed, and comes before smaller claims.
 const QUESTION: f64 = 0.05;
 
 /// A launch configuration that costs its kernels less of their time than this comes last where the
@@ -82,7 +82,7 @@ fn is_question(finding: &Finding) -> bool {
     finding.rule == rules::COSTLY_LINE && finding.saving.time_ns.is_none()
 }
 
-/// What a finding saves for the order, nanoseconds.
+/// The saving by which a finding is ordered, nanoseconds.
 fn weight(profile: &Profile, finding: &Finding) -> f64 {
     if is_question(finding) { QUESTION * profile.totals.span_ns } else { time_of(finding) }
 }
@@ -110,7 +110,7 @@ fn put_leaders_first(findings: &mut [Finding]) {
     }
 }
 
-/// Says of each finding that stands before a larger claim which one that is, and why.
+/// Adds to the confidence of each finding before a larger claim which claim that is, and why.
 fn note_larger_claims(findings: &mut [Finding]) {
     for at in 0..findings.len() {
         let (before, after) = findings.split_at_mut(at + 1);

@@ -5,7 +5,8 @@
 //! `Thunk:#name=jit(step)/while/body/add,hlo_op=loop_add_fusion,…#`. The module has the name of the
 //! Python function, and the operation the path of JAX's name stack
 //! (<https://docs.jax.dev/en/latest/profiling.html>): the transformations and primitives that it
-//! comes from. Times are those of the whole run, so shares are of what XLA ran, and of no phase.
+//! comes from. Times are those of the whole run, so shares refer to all that XLA ran, not to a
+//! phase.
 
 use super::percent;
 use apex_profile::{Profile, Range};
@@ -84,7 +85,8 @@ impl Operation {
     }
 }
 
-/// Minimum launches of a compiled function's loop in each call for launching to be its loop's.
+/// Minimum number of launches per call for the launches to be those of a loop in the compiled
+/// function.
 const EACH_CALL: f64 = 8.0;
 
 /// The change to make where most launches come from a loop within a compiled function; `None` if

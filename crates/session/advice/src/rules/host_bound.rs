@@ -130,7 +130,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Which devices are meant, with the verb: where some of several wait, the shares are theirs alone.
+/// The devices that wait, with the verb. If only some of several wait, the shares are for these
+/// alone.
 fn which(profile: &Profile, waiting: &[&Activity]) -> String {
     let devices = |activities: &mut dyn Iterator<Item = &Activity>| -> BTreeSet<Option<usize>> {
         activities.map(|activity| activity.device).collect()

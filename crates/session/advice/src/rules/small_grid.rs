@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         kernel runs at the same time.",
     change: "Divide the work into at least as many blocks as there are SMs: use smaller blocks or less work \
         per thread; otherwise launch independent kernels on separate streams, so that they overlap.",
-    saving: "(SMs - blocks) / SMs of the kernel's time; at most what filling the SMs saves, 1 - blocks / blocks that the device holds; of a grid that covers more than half of the SMs what two blocks for each of them save.",
+    saving: "(SMs - blocks) / SMs of the kernel's time; at most what filling the SMs saves, 1 - blocks / resident blocks of the device; for a grid that covers more than half of the SMs, at most what two blocks per SM save.",
     verify: "the grid covers all SMs, and the kernel's duration decreases",
     judge,
 };
@@ -76,7 +76,7 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
         });
     }
     let covered = blocks as f64 / f64::from(sms);
-    // Where most SMs have work, a second block on each hides latencies, and more seldom help.
+    // Where most SMs have work, a second block on each hides latencies; more blocks rarely help.
     let full = geometry.waves.capacity.max(1);
     let room = if 2.0 * covered > 1.0 { full.min(2 * u64::from(sms)) } else { full };
     let filled = blocks as f64 / room as f64;

@@ -69,20 +69,20 @@ fn page() -> String {
          kernels of which the session has machine code alone.\n\
          `--suppress ID` disables a rule, `apex explain ID` prints its part of this page.\n\n\
          A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
-         for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device, and beside it only\n\
-         the time of kernels or copies of which a finding claims a part by name. A finding *within* another one is part of its saving and\n\
-         does not add to it.\n\n\
+         for the time that the larger ones leave. Changes on the host cannot save more than the device's idle time, plus the time of the\n\
+         kernels or copies that a finding names. A finding *within* another one is part of its saving and does not add to it.\n\n\
          The larger claim comes first, with one exception: a finding that explains a larger, more general one comes before it, and its\n\
          confidence says so. Some findings name an account of idle time and not its cause: the program is launch-bound (T24), host-bound\n\
          (T41), synchronises (L43), repeats a sequence of launches (L25), pauses (T16), or waits for a function (T87). A known cause (L96,\n\
-         T95) explains such a finding if it accounts for at least a sixth of its time, by samples of the host's call stacks, by its launches\n\
-         or by its calls, and so does a function that samples found (T87) for the other five. It comes first if its claim is at least a\n\
-         fifth of what the general one claims beside it, or half of it where that names a function: of first findings on programs that the\n\
-         rules had not seen, those that name a known cause were worth their claim in 11 of 14 programs, those that name a function in 3 of\n\
-         7, and those that name an account in none of 4. Such a cause claims its part first, and the general finding what is left. A cause\n\
-         that claims less is within the general finding, which names it with its remedy. Where no cause is known, the general finding names\n\
-         the lines at which most of its time passes. Unknown savings come after known ones, and savings of less than 2% last; a line that\n\
-         takes most of the time (T130) and has no claim comes before what saves less than 5%.\n\n\
+         T95) explains such a finding if it accounts for at least a sixth of the finding's time, by samples of the host's call stacks, by its\n\
+         launches or by its calls. A function that samples found (T87) explains the other five under the same condition. The explanation\n\
+         comes first if its claim is at least a fifth of the rest of the general claim, or half of it where the general finding names a\n\
+         function. The reason: among first findings on programs that the rules had not seen, the remedy saved at least half of the claim in\n\
+         11 of 14 programs where a known cause was named, in 3 of 7 where a function was named, and in none of 4 where an account was named.\n\
+         Such a cause claims its part first, and the general finding claims the rest. A cause that claims less is within the general finding,\n\
+         which names it with its remedy. Where no cause is known, the general finding names the lines that take most of its time. Unknown\n\
+         savings come after known ones, and savings of less than 2% last; a line that takes most of the time (T130) and has no claim comes\n\
+         before findings that save less than 5%.\n\n\
          Each saving has an interval from the certain minimum (often nothing) to the maximum that the rule's formula gives, within the\n\
          uncertainty of sampled times and modelled idle time. If launches repeat, a share refers to the steady state without start-up and\n\
          warm-up (`--phase` selects another phase), otherwise to the time from the first launch. If a rule names another block size and the\n\

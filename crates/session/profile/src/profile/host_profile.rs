@@ -1,8 +1,8 @@
-//! What the threads of a program did on the host, whether a device waited for them or not: the view
-//! of a session of `apex attach`, which has no launches.
+//! The activity of a program's threads on the host, whether a device waited for them or not: the
+//! profile of a session of `apex attach`, which has no launches.
 //!
-//! Each span of samples stands for the time that [`apex_host_stacks::Span::time_in`] gives it. What
-//! lies between spans was not sampled, and is in no figure.
+//! Invariant: each span of samples stands for the time that [`apex_host_stacks::Span::time_in`]
+//! gives it; time between spans was not sampled and is in no figure.
 
 use std::collections::BTreeMap;
 
@@ -41,9 +41,9 @@ pub struct HostThread {
     pub tid: u32,
     /// Samples.
     pub samples: u64,
-    /// Time that they stand for, nanoseconds.
+    /// Time that the samples stand for, nanoseconds.
     pub sampled_ns: f64,
-    /// The part of it in which the thread ran or was ready to run.
+    /// The part of it in which the thread ran or was ready to run, nanoseconds.
     pub running_ns: f64,
 }
 

@@ -1,7 +1,8 @@
 //! The cells of one column in one row group, and their pages: a dictionary where values repeat, and
 //! data pages of [`PAGE_ROWS`] rows.
 //!
-//! A data page has one level a row (1 where there is a value), then the values that there are.
+//! A data page has one definition level per row (1 if there is a value, 0 for null), then the
+//! values.
 
 use super::thrift::Struct;
 use super::{File, length, runs};
@@ -10,22 +11,23 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::{self, Write};
 
-/// Rows of a data page.
+/// Number of rows in a data page.
 const PAGE_ROWS: usize = 32 * 1024;
-/// Values of a dictionary, at most: beyond that, indices save little.
+/// Maximum number of values in a dictionary of numbers: with more, indices save little. Texts
+/// always have a dictionary.
 const DICTIONARY_VALUES: usize = 1 << 16;
 
 /// How values are encoded, as the format numbers it.
 pub mod encoding {
-    /// One after the other.
+    /// Values one after the other (`PLAIN`).
     pub const PLAIN: i32 = 0;
-    /// Levels.
+    /// Levels (`RLE`).
     pub const RUNS: i32 = 3;
-    /// Indices into the dictionary page.
+    /// Indices into the dictionary page (`RLE_DICTIONARY`).
     pub const DICTIONARY: i32 = 8;
 }
 
-/// The cells of one column in the row group that is being gathered.
+/// The cells of one column in the row group that is being filled.
 pub struct Buffer {
     kind: Type,
     values: Values,
@@ -41,7 +43,7 @@ enum Values {
     Texts(Vec<u32>, Dictionary<Box<str>>),
 }
 
-/// Different values, and how they look in a dictionary page.
+/// The distinct values and the bytes of their dictionary page.
 struct Dictionary<T> {
     indices: HashMap<T, u32>,
     page: Vec<u8>,
@@ -55,11 +57,11 @@ pub struct Chunk {
     pub data_at: u64,
     /// Rows without a value.
     pub nulls: u64,
-    /// Of all pages with their heads, as written.
+    /// Size of all pages with their headers, compressed, bytes.
     pub packed: u64,
-    /// Of all pages with their heads, before compression.
+    /// Size of all pages with their headers, before compression, bytes.
     pub unpacked: u64,
-    /// The least and the largest of a column of integers.
+    /// Minimum and maximum of a column of integers.
     pub range: Option<(i64, i64)>,
 }
 
@@ -77,7 +79,7 @@ impl<T> Default for Dictionary<T> {
 }
 
 impl<T: Eq + Hash> Dictionary<T> {
-    /// The index of a value that is new.
+    /// Adds a new value and returns its index.
     fn add(&mut self, value: T, bytes: &[u8]) -> u32 {
         let index = self.indices.len() as u32;
         self.page.extend_from_slice(bytes);
@@ -85,7 +87,7 @@ impl<T: Eq + Hash> Dictionary<T> {
         index
     }
 
-    /// Bits of an index.
+    /// Number of bits in an index.
     fn width(&self) -> u32 {
         (self.indices.len() as u32).saturating_sub(1).max(1).ilog2() + 1
     }
@@ -101,7 +103,8 @@ impl Dictionary<Box<str>> {
     }
 }
 
-/// The words by their indices, if each occurs four times in the mean.
+/// A dictionary of the words and their indices, if each value occurs at least four times on
+/// average.
 fn repeated(words: &[u64]) -> Option<(Vec<u32>, Dictionary<u64>)> {
     let most = (words.len() / 4).min(DICTIONARY_VALUES);
     let mut dictionary = Dictionary::default();
@@ -128,7 +131,8 @@ impl Buffer {
         Self { kind, values, levels: Vec::new() }
     }
 
-    /// Adds a cell. One of another type than the column's counts as null: the file stays readable.
+    /// Adds a cell. A cell whose type is not the column's becomes null, so that the file stays
+    /// readable.
     pub fn push(&mut self, cell: &Cell<'_>) {
         match (&mut self.values, *cell) {
             (Values::Words(values), Cell::Integer(value)) if self.kind == Type::Integer => {
@@ -221,7 +225,8 @@ impl<'p, W: Write> Pages<'p, W> {
         Ok(())
     }
 
-    /// Writes a page of a kind, whose own head is that field of its head.
+    /// Writes a page of this kind; `own` is the header of the kind, in this field of the page
+    /// header.
     fn page(&mut self, kind: i32, field: u8, own: &Struct, body: &[u8]) -> io::Result<()> {
         let packed = snap::raw::Encoder::new().compress_vec(body).map_err(io::Error::other)?;
         let mut head = Struct::default();

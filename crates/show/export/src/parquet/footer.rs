@@ -1,5 +1,5 @@
-//! The end of a file: the schema, where the pages of each row group are, and what the columns mean.
-//! Numbers of fields and enumerations are those of `parquet.thrift`.
+//! The footer of a file: the schema, the positions of the pages of each row group, and the meanings
+//! of the columns. Numbers of fields and enumerations are those of `parquet.thrift`.
 
 use super::Group;
 use super::column::{Chunk, encoding};
@@ -23,7 +23,7 @@ pub fn bytes(columns: &[Column], groups: &[Group]) -> Vec<u8> {
     file.finished().collect()
 }
 
-/// The root and its children.
+/// The root of the schema and its columns.
 fn schema(columns: &[Column]) -> Vec<Struct> {
     let mut root = Struct::default();
     root.bytes(4, b"apex").int32(5, columns.len() as i32);
@@ -42,8 +42,8 @@ fn element(column: &Column) -> Struct {
     element
 }
 
-/// A union of empty structs, with the one of this number: a text's logical type, or the order of a
-/// column's values that its type defines.
+/// A union in which the empty struct of this field is set: the logical type of texts, or the column
+/// order that the type defines.
 fn union(field: u8) -> Struct {
     let mut union = Struct::default();
     union.nested(field, &Struct::default());
@@ -88,7 +88,7 @@ fn column_chunk(column: &Column, chunk: &Chunk, rows: usize) -> Struct {
     meta
 }
 
-/// What lets a reader pass over a row group.
+/// Statistics by which a reader can skip a row group.
 fn statistics(chunk: &Chunk) -> Struct {
     let mut statistics = Struct::default();
     statistics.count(3, chunk.nulls);

@@ -1,11 +1,11 @@
 //! Parquet files: one flat schema of optional columns, Snappy pages, row groups of [`GROUP_ROWS`]
 //! rows.
 //!
-//! Rows come one at a time and Parquet wants columns, so a row group is held in memory: at most
-//! some tens of megabytes. A file is `PAR1`, the pages of each column of each row group (`column`),
-//! a footer that says where these are (`footer`), its length, and `PAR1` again. The format is
-//! <https://github.com/apache/parquet-format>; the crate `parquet` would add 1.3 MB to the command
-//! and 28 s of CPU time to its build.
+//! Rows come one at a time and Parquet stores columns, so a row group is held in memory: at most
+//! some tens of megabytes. A file consists of `PAR1`, the pages of each column of each row group
+//! (`column`), a footer with their positions (`footer`), the footer's length, and `PAR1` again. The
+//! format is <https://github.com/apache/parquet-format>; the crate `parquet` would add 1.3 MB to
+//! the command and 28 s of CPU time to its build.
 
 mod column;
 mod footer;
@@ -16,7 +16,7 @@ use crate::table::{Cell, Column, Sink};
 use column::{Buffer, Chunk};
 use std::io::{self, Write};
 
-/// Rows of a row group.
+/// Number of rows in a row group.
 pub const GROUP_ROWS: usize = 256 * 1024;
 
 /// What a file begins and ends with.
@@ -27,13 +27,13 @@ pub struct Parquet<W: Write> {
     file: File<W>,
     columns: Vec<Column>,
     buffers: Vec<Buffer>,
-    /// In the row group that is being gathered.
+    /// Number of rows in the row group that is being filled.
     rows: usize,
     groups: Vec<Group>,
     finished: bool,
 }
 
-/// A file that knows how much of it is written.
+/// A file and the number of bytes written to it.
 struct File<W> {
     out: W,
     at: u64,
@@ -97,10 +97,10 @@ impl<W: Write> Sink for Parquet<W> {
     }
 }
 
-/// The format has lengths of 32 bits, of which the highest stays clear.
+/// The length of a page or of the footer. The format stores it as an `i32`.
 ///
 /// # Errors
-/// More bytes than that: texts of more than 2 GiB in a row group.
+/// If it is 2 GiB or more, as texts in one row group may be.
 fn length(bytes: &[u8]) -> io::Result<i32> {
-    i32::try_from(bytes.len()).map_err(|_| io::Error::other("a page of a Parquet file has less than 2 GiB"))
+    i32::try_from(bytes.len()).map_err(|_| io::Error::other("a Parquet page must be smaller than 2 GiB"))
 }

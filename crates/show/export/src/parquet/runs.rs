@@ -1,13 +1,13 @@
-//! Small numbers as Parquet packs them: runs of one value, and groups of eight values in `width`
-//! bits each. Levels and indices of dictionaries are such numbers.
+//! Parquet's hybrid of run-length encoding and bit packing, for levels and indices of dictionaries:
+//! runs of one value, and groups of eight values in `width` bits each.
 
 use super::thrift::varint;
 
-/// Values of a group.
+/// Number of values in a group.
 const GROUP: usize = 8;
 
-/// Appends values below 2^`width`. The last group is filled with zeros: a reader knows how many
-/// values there are.
+/// Appends values below 2^`width`. The last group is padded with zeros, because readers know the
+/// number of values.
 pub fn append(out: &mut Vec<u8>, mut values: &[u32], width: u32) {
     while let Some(first) = values.first() {
         let taken = if begins_run(values) {

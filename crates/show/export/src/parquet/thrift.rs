@@ -1,9 +1,9 @@
-//! Structs in Thrift's compact protocol, as far as Parquet's metadata needs it: integers, bytes,
-//! structs, and lists of these.
+//! A writer of structs in Thrift's compact protocol, as far as Parquet's metadata needs it:
+//! integers, bytes, structs, and lists of these.
 //!
-//! Fields are written in the order of their numbers, each at most 15 above the one before, so that
-//! a field's number and type share one byte. Built from the inside out: a nested struct is finished
-//! before its parent takes it.
+//! Invariants: fields are written in the order of their numbers, each at most 15 above the previous
+//! one, so that a field's number and type share one byte. A nested struct is complete before its
+//! parent takes it.
 
 /// A struct being built.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Struct {
         self
     }
 
-    /// The bytes, with the end's mark.
+    /// The bytes, with the stop field at the end.
     pub fn finished(&self) -> impl Iterator<Item = u8> {
         self.bytes.iter().copied().chain([0])
     }

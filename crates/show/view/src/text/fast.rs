@@ -18,7 +18,7 @@ pub fn sentences(profile: &Profile) -> Vec<String> {
     sentences
 }
 
-/// About launches that ran beside others.
+/// Sentences about launches that ran concurrently.
 fn of_schedules(profile: &Profile) -> Vec<String> {
     let queues = || profile.processes.iter().filter_map(|process| process.queue.as_ref());
     let schedules = || queues().filter_map(|queue| queue.schedule.as_ref());

@@ -139,7 +139,7 @@ pub fn sentence(part: &Part<'_>, advice: &Advice) -> String {
     }
 }
 
-/// What the threads of a process did that was watched without its launches.
+/// The verdict on a session of `apex attach`: what its threads did.
 fn of_host(job: &Profile, host: &HostProfile) -> String {
     let running = host.running_ns();
     if host.threads.is_empty() {
@@ -296,7 +296,7 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
         };
     }
     if of_span(idle) >= IDLE {
-        // Findings may be about one of several devices, which is idle for another share.
+        // A finding may be about one of several devices, whose idle share differs.
         let (who, average) = match gpus(part.job) {
             0 | 1 => ("The GPU is".to_owned(), ""),
             all => (format!("The {all} GPUs are"), " on average"),

@@ -1,4 +1,4 @@
-//! Which launches of a batch wait for which.
+//! The edges of a batch: which launches wait for which.
 
 use super::{Memory, heeds};
 use crate::actions::queue::batch::{MOST, Node};
@@ -6,7 +6,7 @@ use crate::tables::spread;
 use cuda_launch::{Dim3, LaunchConfig};
 use launch_condition::{Given, KernelAccess, Span, Spans};
 
-/// For each launch of a batch the earlier ones, as bits, behind which its node is added.
+/// For each launch of a batch, the earlier launches on which its node depends, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Edges(pub [u32; MOST]);
 
@@ -21,7 +21,7 @@ impl Edges {
         Edges(edges)
     };
 
-    /// The edges that keep the order of all launches that share data: as few as do that.
+    /// The fewest edges that keep the order of all launches that share data.
     pub fn of(spans: &[Spans]) -> Edges {
         let (mut edges, mut reach) = ([0; MOST], [0_u32; MOST]);
         for (at, mine) in spans.iter().enumerate().take(MOST) {
@@ -46,7 +46,7 @@ impl Edges {
         self.0[..count] == Edges::CHAIN.0[..count]
     }
 
-    /// A number that tells them from other edges of as many launches; 0 for a chain.
+    /// A hash that distinguishes them from other edges of as many launches; 0 for a chain.
     pub fn number(&self, count: usize) -> u64 {
         if self.are_chain(count) || !heeds("schedule-pattern") {
             return u64::from(!self.are_chain(count));

@@ -1,13 +1,13 @@
-//! Scheduling by data: in the graphs of the launch queue's batches, launches run beside each other
-//! if they share no data (`apex run --fast=schedule`).
+//! Scheduling by data: in the graphs of the launch queue's batches, launches run concurrently if
+//! they share no data (`apex run --fast=schedule`).
 //!
 //! A batch is a sequence of launches of one stream with nothing between them, and goes out as one
-//! graph ([`super::queue::batch`]). Without scheduling the graph is a chain. With it, a launch waits
-//! only for earlier ones of the batch with which it shares data that one of the two writes. So
-//! nothing changes outside of the graph: the stream, its events, copies, captures, callbacks,
-//! queries and other streams see the batch begin after all that came before it in the stream, and
-//! end before all that comes after it. Helper streams with events would let launches pass calls
-//! that are no launches, and events cost the host more time than small kernels save.
+//! graph ([`super::queue::batch`]). Without scheduling the graph is a chain. With it, a launch
+//! waits only for earlier ones of the batch with which it shares data that at least one of the two
+//! writes. So nothing changes outside of the graph: the stream, its events, copies, captures,
+//! callbacks, queries and other streams see the batch begin after all that came before it in the
+//! stream, and end before all that comes after it. Helper streams with events would let launches
+//! pass calls that are no launches, and events cost the host more time than small kernels save.
 //!
 //! Which memory a kernel accesses is a question about PTX, which `apex run` answers when the program
 //! loads it ([`conventions::access`](apex_conventions::access)). This action knows the answers and
@@ -107,11 +107,11 @@ impl OfProcess for Schedule {
     }
 }
 
-/// What schedules neglect although they must not; see [`neglect`].
+/// Faults that tests plant; see [`neglect`].
 static NEGLECTED: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Has schedules neglect what `which` names: what a test does to see whether it would notice. To be
-/// called before the first driver call. The tests that run random programs list the names.
+/// Plants the faults that `which` names, to see whether tests notice them. Must be called before
+/// the first driver call. The tests that run random programs list the names.
 pub fn neglect(which: fn(&str) -> bool) {
     NEGLECTED.get_or_init(|| which);
 }
@@ -120,13 +120,13 @@ fn heeds(what: &str) -> bool {
     !NEGLECTED.get().is_some_and(|neglects| neglects(what))
 }
 
-/// Whether the user wants it. (Memory that the pool keeps is freed and allocated without the
-/// driver's calls.)
+/// Whether the user wants scheduling. It excludes the pool, which frees and allocates memory
+/// without calls of the driver.
 pub fn is_wanted() -> bool {
     super::is_wanted("schedule") && !super::is_wanted("memory")
 }
 
-/// Makes the tables of this process; false, and the session says so, if that fails.
+/// Makes the tables of this process. Returns false, and notes it in the session, if that fails.
 pub fn start(recorder: &'static Recorder) -> bool {
     let file = &recorder.file;
     let made = SCHEDULE.get_or_make(|| Schedule::new(recorder), |_| {});
@@ -141,7 +141,7 @@ pub fn existing() -> Option<&'static Schedule> {
     SCHEDULE.get()
 }
 
-/// The program lets others use its memory.
+/// Ends scheduling, because the program lets others use its memory.
 pub fn close() {
     if let Some(schedule) = existing()
         && !schedule.is_closed.swap(true, Relaxed)

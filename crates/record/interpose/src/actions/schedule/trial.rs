@@ -1,9 +1,10 @@
-//! Whether the launches of a sequence gain by running beside each other: measured.
+//! Measures whether a sequence gains if its launches run concurrently.
 //!
 //! The first batches of a sequence are launched in two ways in turn, as a chain and with branches,
-//! each between two events. Then the way with the lower median stays. While nothing is known to
-//! gain, the trials of all sequences together take at most [`MOST_NS`]; then scheduling is off for
-//! a second, and twice as long after each further round without a gain.
+//! each between two events. Then branches stay if their median is clearly lower, otherwise the
+//! chain. While nothing is known to gain, the trials of all sequences together take at most
+//! [`MOST_NS`]; then scheduling is off for a second, and twice as long after each further round
+//! without a gain.
 
 use crate::driver::{create_event, destroy_event, elapsed_ns, record_event};
 use crate::tables::{push, put};

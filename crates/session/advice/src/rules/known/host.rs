@@ -152,10 +152,10 @@ fn saving(profile: &Profile, cause: &Cause, time: Figure) -> Saving {
     Saving { beyond: Some(ahead), ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
 }
 
-/// The time that a function takes which was sampled for `seen` nanoseconds of the idle time, at most
-/// all idle time. Idle time that was not sampled is divided as the rest is. Where launching is what
-/// the device waits for, the host is on the critical path while the device is busy, too: a function
-/// with a share of the idle time has that share of all time.
+/// The time on the critical path, nanoseconds, of a function that was sampled for `seen`
+/// nanoseconds of the idle time; at most all idle time. Idle time that was not sampled is divided
+/// in the same proportions. If the device waits for launches, the host is on the critical path also
+/// while the device is busy, so a function's share of the idle time is its share of all time.
 fn on_the_host_s_path(profile: &Profile, seen: f64) -> f64 {
     let idle = profile.accounts().idle_ns().value;
     let all = if launch_bound::lost(profile).is_some() { profile.totals.span_ns } else { idle };

@@ -42,8 +42,8 @@ pub struct LateRank {
     /// The same on average for each of the others, as a share of its time.
     pub share: Figure,
     /// Share of the others' time in which their GPUs do nothing but wait, in any collective: their
-    /// accounts of waiting. It lacks the part of `share` beside which kernels run, and has the
-    /// collectives that were not matched or timed.
+    /// accounts of waiting. It excludes the part of `share` in which kernels run
+    /// concurrently, and includes the collectives that were not matched or timed.
     pub exposed: Figure,
     /// What it did instead.
     pub cause: LateCause,

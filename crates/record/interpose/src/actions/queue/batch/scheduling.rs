@@ -1,8 +1,8 @@
-//! Batches whose launches run beside each other, where [`schedule`](crate::actions::schedule) says
-//! that they share no data.
+//! Batches whose launches run concurrently if [`schedule`](crate::actions::schedule) says that they
+//! share no data.
 //!
-//! The edges of a batch follow from its parameters, so each pattern of edges of a sequence is a graph
-//! of its own, and is looked up by it.
+//! The edges of a batch depend on its parameters, so each pattern of edges of a sequence has its
+//! own graph, which is looked up by the pattern.
 
 use super::{MOST, Node};
 use crate::actions::schedule::edges::{Edges, spans};
@@ -16,16 +16,16 @@ use launch_condition::{KernelAccess, Spans};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
-/// Most functions that are remembered, and most patterns of edges.
+/// Maximum number of remembered functions, and of remembered patterns of edges.
 const MOST_REMEMBERED: usize = 1 << 12;
-/// Most patterns of edges of a sequence that have graphs.
+/// Maximum number of patterns of a sequence that have graphs.
 const MOST_PATTERNS: u32 = 8;
 /// The number of times that a pattern of edges must have come before it has a graph.
 const SIGHTINGS: u32 = 2;
 /// Stands for a pattern that has graphs.
 const ESTABLISHED: u32 = u32::MAX;
 
-/// The graph as which a batch goes out.
+/// The graph as which a batch is launched.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// The key of the sequence of launches.
@@ -64,7 +64,8 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// `None` if this process has none. Everything runs beside what it may if `is_forced`.
+    /// `None` if this process does not schedule. With `is_forced`, all independent launches run
+    /// concurrently, without trials.
     pub fn new(is_forced: bool) -> Option<Scheduling> {
         let mut spans = Vec::new();
         spans.try_reserve_exact(MOST).ok()?;
@@ -81,7 +82,7 @@ impl Scheduling {
         })
     }
 
-    /// The graph as which launches in a row go out.
+    /// The graph as which consecutive launches are launched.
     pub fn plan(&mut self, sequence: u64, nodes: &[Node], now: u64) -> Plan {
         let chain = Plan::chain(sequence);
         if !self.schedule.is_open() || !self.trials.are_on(now) {
@@ -152,7 +153,7 @@ impl Scheduling {
             && put(&mut self.patterns, pattern, ESTABLISHED)
     }
 
-    /// Launches a graph of `count` launches by `launch`; whether it succeeded.
+    /// Calls `launch`, which launches a graph of `count` launches; returns whether it succeeded.
     pub fn launch(
         &mut self,
         plan: &Plan,
