@@ -60,8 +60,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         watchdog: governed::watchdog,
         log: |line| output::remark(line),
     };
-    helper.serve(&listener).with_context(|| format!("cannot accept connections on {shown}"))?;
-    Ok(ExitCode::SUCCESS)
+    helper.serve(&listener)
 }
 
 fn listed(users: &[u32]) -> String {

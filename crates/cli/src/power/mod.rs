@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Saves energy: runs a program with GPU clocks that follow its work.
+/// Saves energy by GPU clocks that follow the work (tested on a simulated GPU only).
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex power run --dry-run -- python generate.py
@@ -45,7 +45,7 @@ enum Command {
 A lower clock is kept if a launch then takes less energy, and no more time than --max-slowdown allows, as measured while \
 the program runs. The clock is an upper limit, and it is released when the program ends; a watchdog process releases \
 it if `apex` is killed. If both are killed, the next `apex power run` releases the clock, and so does \
-`nvidia-smi -rgc`.
+`nvidia-smi -i N -rgc`.
 
 Setting clocks needs root, in a container the capability SYS_ADMIN too. For other users, an administrator may run \
 `apex power helper`. Without root and a helper, and with --dry-run, nothing is set: the run ends with the clock that it would have set first. \

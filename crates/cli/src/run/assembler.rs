@@ -17,7 +17,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Maximum time for assembling a module; the injected library waits longer (20 s).
@@ -46,8 +48,22 @@ pub fn find(gpu: Gpu, driver_version: i32, header: Header) -> Option<Assembler> 
     if !is_the_version_alone || header.version <= gpu.newest {
         return None;
     }
-    let found = candidates().into_iter().filter_map(|path| Assembler::at(&path));
-    found.filter(|each| each.release.0 == major && each.newest() >= header.version).max()
+    let found = installed().iter().filter(|each| each.release.0 == major && each.newest() >= header.version);
+    found.max().cloned()
+}
+
+/// All that are installed. They are asked once, at the same time, so that a module waits for the
+/// slowest of them alone.
+fn installed() -> &'static [Assembler] {
+    static INSTALLED: OnceLock<Vec<Assembler>> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let candidates = candidates();
+        thread::scope(|scope| {
+            let asked: Vec<_> =
+                candidates.iter().map(|path| scope.spawn(move || Assembler::at(path))).collect();
+            asked.into_iter().filter_map(|each| each.join().ok().flatten()).collect()
+        })
+    })
 }
 
 /// The programs that may be a ptxas.
@@ -134,7 +150,7 @@ fn run(command: &mut Command, patience: Duration) -> io::Result<Option<String>> 
             child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());
         }
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     };
     // The answer to `--version` is far smaller than a pipe, so reading after the end loses nothing.
     let told = child.stdout.take().map(io::read_to_string).transpose()?;

@@ -40,7 +40,7 @@ fn has_all(session: &Path, functions: &[&str]) -> bool {
         let mut spans = stacks.spans.iter();
         spans.any(|span| stacks.frames(span.stack).any(|frame| frame.function == **function))
     };
-    functions.iter().all(|function| is_seen(function))
+    functions.iter().all(is_seen)
 }
 
 fn functions<'v>(report: &'v Value, state: &str) -> Vec<&'v str> {

@@ -99,6 +99,7 @@ impl Device {
             NotSet::Refused(error) if error.is_no_permission() => Ended::NoPermission,
             NotSet::Refused(_) => Ended::Refused,
             NotSet::Unwatched(_) => Ended::NoWatchdog,
+            NotSet::Denied(_) => Ended::Refused,
         })
     }
 

@@ -45,6 +45,7 @@ impl Helped {
         let code = answer.strip_prefix("refused ").and_then(|code| code.parse().ok());
         match (answer.as_str(), code) {
             ("ok", _) => Ok(()),
+            (no, _) if no.starts_with("no: ") => Err(NotSet::Denied(no["no: ".len()..].to_owned())),
             (_, Some(code)) => Err(NotSet::Refused(Error { call: "nvmlDeviceSetGpuLockedClocks", code })),
             _ => Err(NotSet::Unwatched(io::Error::other(answer))),
         }

@@ -48,6 +48,13 @@ pub struct Helper {
 /// Decrements the number of clients when it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
+/// How many clients there are, of users who are served and of others.
+#[derive(Default)]
+struct Clients {
+    served: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
@@ -55,31 +62,43 @@ impl Drop for Counted {
 }
 
 impl Helper {
-    /// Serves clients until accepting them fails.
-    ///
-    /// # Errors
-    /// Those of `accept`.
-    pub fn serve(self, listener: &UnixListener) -> io::Result<()> {
-        let (this, clients) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
+    /// Serves clients until the process ends.
+    pub fn serve(self, listener: &UnixListener) -> ! {
+        let (this, clients) = (Arc::new(self), Clients::default());
         loop {
-            let (stream, _) = listener.accept()?;
-            let counted = Counted(Arc::clone(&clients));
-            if clients.fetch_add(1, SeqCst) >= MOST_CLIENTS {
-                continue;
+            // Too many open files or threads are a state that passes.
+            if let Err(error) = Self::accept(&this, &clients, listener) {
+                (this.log)(format!("a client was not served: {error}"));
+                std::thread::sleep(LOOK);
             }
-            let this = Arc::clone(&this);
-            std::thread::Builder::new().spawn(move || {
-                let _counted = counted;
-                // A broken connection is the end of the client.
-                let _ = this.client(stream);
-            })?;
         }
     }
 
-    fn client(&self, mut stream: UnixStream) -> io::Result<()> {
+    /// Starts a thread for the next client. Users who are not served are counted apart: they cannot
+    /// take the places of those who are.
+    fn accept(this: &Arc<Self>, clients: &Clients, listener: &UnixListener) -> io::Result<()> {
+        let (stream, _) = listener.accept()?;
         let user = user_of(&stream)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
+        let is_served = this.users.contains(&user);
+        let alike = if is_served { &clients.served } else { &clients.refused };
+        let counted = Counted(Arc::clone(alike));
+        if alike.fetch_add(1, SeqCst) >= MOST_CLIENTS {
+            return Err(io::Error::other(format!(
+                "user {user}: there are {MOST_CLIENTS} such clients already"
+            )));
+        }
+        let this = Arc::clone(this);
+        std::thread::Builder::new().spawn(move || {
+            let _counted = counted;
+            // A broken connection is the end of the client.
+            let _ = this.client(user, stream);
+        })?;
+        Ok(())
+    }
+
+    fn client(&self, user: u32, mut stream: UnixStream) -> io::Result<()> {
         let mut lines = Lines::default();
         // Even a refusal waits for the request: the client may still be writing.
         let line = (0..LOOKS_TO_CLAIM).find_map(|_| lines.next(&mut stream).transpose());

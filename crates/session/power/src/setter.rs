@@ -15,6 +15,8 @@ pub enum NotSet {
     Refused(Error),
     /// The watchdog is gone, or the note could not be written.
     Unwatched(io::Error),
+    /// The helper says why not.
+    Denied(String),
 }
 
 impl fmt::Display for NotSet {
@@ -22,6 +24,7 @@ impl fmt::Display for NotSet {
         match self {
             Self::Refused(error) => write!(out, "{error}"),
             Self::Unwatched(error) => write!(out, "the watchdog of the clock is gone: {error}"),
+            Self::Denied(why) => write!(out, "the helper does not set the clock: {why}"),
         }
     }
 }

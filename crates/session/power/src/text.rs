@@ -36,7 +36,7 @@ impl Outcome {
 }
 
 fn is_left(outcome: &Outcome) -> Option<String> {
-    let told = "THE GPU'S CLOCK IS STILL SET: NVML refused to release it; `sudo nvidia-smi -rgc` does that";
+    let told = "THE GPU'S CLOCK IS STILL SET: NVML refused to release it; `sudo nvidia-smi -i N -rgc` does that for GPU N";
     outcome.is_left.then(|| told.to_owned())
 }
 
@@ -62,7 +62,7 @@ fn of_end(ended: Ended, highest: u32) -> String {
         ),
         Ended::NeverHighest(seen) => format!(
             "nothing was set: the GPU ran at {seen} MHz at most, and not at its {highest} MHz. Either a power cap \
-             held it all the time, or another tool has locked its clock (`nvidia-smi -rgc` releases that lock)"
+             held it all the time, or another tool has locked its clock (`nvidia-smi -i N -rgc` releases that of GPU N)"
         ),
         Ended::Foreign => {
             "another tool set the GPU's clock meanwhile, so no clock is set any more".to_owned()
@@ -72,7 +72,9 @@ fn of_end(ended: Ended, highest: u32) -> String {
                                 SYS_ADMIN; otherwise use --dry-run"
                 .to_owned()
         }
-        Ended::Refused => "NVML refused a call or reported no clocks, so governing has stopped".to_owned(),
+        Ended::Refused => {
+            "NVML or the helper refused a call, or reported no clocks, so governing has stopped".to_owned()
+        }
         Ended::NoWatchdog => {
             "the watchdog that releases the clock ended, so no clock is set any more".to_owned()
         }
