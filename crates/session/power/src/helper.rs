@@ -167,6 +167,7 @@ fn obey(setter: &mut Setter, lines: &mut Lines, stream: &mut UnixStream) -> io::
         match done {
             Ok(()) => reply(stream, "ok")?,
             Err(NotSet::Refused(error)) => reply(stream, &format!("refused {}", error.code))?,
+            Err(NotSet::Denied(why)) => reply(stream, &format!("no: {why}"))?,
             Err(NotSet::Unwatched(error)) => return Err(error),
         }
     }
