@@ -137,11 +137,13 @@ pub(super) fn lost(profile: &Profile) -> Option<Figure> {
 fn change(profile: &Profile) -> Option<String> {
     let owner = framework(profile)?;
     let remedy = || known::remedy_of_case(profile, "launch-bound/loop");
-    if let Some((looped, remedy)) = Loop::of(profile).and_then(|looped| Some((looped, remedy()?))) {
-        return Some(format!("Replace {}: {remedy}", looped.in_words()));
-    }
+    // A loop within a compiled function launches again and again from one line, as a loop of Python
+    // around that line would.
     if let Some(change) = (owner == Owner::Xla).then(|| compiled::change_of_loop(profile)).flatten() {
         return Some(change);
+    }
+    if let Some((looped, remedy)) = Loop::of(profile).and_then(|looped| Some((looped, remedy()?))) {
+        return Some(format!("Replace {}: {remedy}", looped.in_words()));
     }
     let activities = || profile.activities.iter().filter(is_bound);
     let code = total(activities().map(|a| idle_during(a, &[IdleCause::HostCode])));
