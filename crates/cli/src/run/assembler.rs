@@ -115,7 +115,8 @@ impl Assembler {
         let (from, to) = (file("ptx"), file("cubin"));
         let code = fs::write(&from, source).and_then(|()| self.assembled(&from, &to, capability, target));
         let _ = (fs::remove_file(&from), fs::remove_file(&to));
-        code.ok()
+        // An empty offer would end the series.
+        code.ok().filter(|code| !code.is_empty())
     }
 
     fn assembled(&self, from: &Path, to: &Path, capability: u32, target: Target) -> io::Result<Vec<u8>> {

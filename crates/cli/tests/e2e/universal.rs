@@ -95,6 +95,7 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
     write_ptxas(&sandbox, "good", "sed s/9.6/7.0/");
     write_ptxas(&sandbox, "bad", "tr a-z b-za");
     write_ptxas(&sandbox, "failing", "false");
+    write_ptxas(&sandbox, "empty", "true");
     std::fs::write(sandbox.path("k.ptx"), kernel(".version 9.6\n.target sm_80", "")).unwrap();
     for (ptxas, told) in [
         (
@@ -103,6 +104,7 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
         ),
         ("bad", "(PTX 9.6, sm_80) was loaded with another header: PTX 7.0, sm_75"),
         ("failing", "was loaded with another header: PTX 7.0, sm_75"),
+        ("empty", "was loaded with another header: PTX 7.0, sm_75"),
         ("missing", "was loaded with another header: PTX 7.0, sm_75"),
     ] {
         let printed = loaded_with(ptxas, &sandbox, &["--universal"], "cuLibraryLoadData");
@@ -110,7 +112,7 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
         let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
         assert!(report.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{ptxas}: {report}");
     }
-    assert_eq!(std::fs::read_to_string(sandbox.path("asked")).unwrap(), "sm_80\n".repeat(3));
+    assert_eq!(std::fs::read_to_string(sandbox.path("asked")).unwrap(), "sm_80\n".repeat(4));
     assert!(
         std::fs::read_dir(sandbox.path("s"))
             .unwrap()

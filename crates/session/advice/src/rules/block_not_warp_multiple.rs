@@ -41,10 +41,14 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
     let up = threads.checked_next_multiple_of(32).unwrap_or(threads);
     let most = kernel.attributes.map_or(0, |attributes| attributes.max_threads_per_block);
     let better = if most == 0 || up <= most { up } else { (threads / 32 * 32).max(32) };
+    let block = Evidence::new("threads per block", Figure::measured(threads.into()), Unit::Count);
     Some(Fault {
         evidence: vec![
-            Evidence::new("threads per block", Figure::measured(threads.into()), Unit::Count)
-                .increase_towards(better.into()),
+            if better > threads {
+                block.increase_towards(better.into())
+            } else {
+                block.decrease_towards(better.into())
+            },
             Evidence::new("block efficiency", Figure::computed(geometry.block_efficiency), Unit::Share)
                 .increase_towards(1.0),
         ],

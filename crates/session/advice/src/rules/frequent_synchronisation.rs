@@ -110,7 +110,7 @@ fn judge(profile: &Profile) -> Outcome {
                 Figure::measured(often as f64),
                 Unit::Count,
             )
-            .decrease_towards((launches / LAUNCHES_EACH) as f64),
+            .decrease_towards((launches / each) as f64),
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
         kernels: last.into_iter().filter(|_| !is_autotuning).collect(),
