@@ -11,7 +11,7 @@ use apex_advice::{
 };
 use apex_ordered::Gather;
 use apex_profile::{PhaseKind, Profile};
-use apex_view::text::verdict::what_is_missing;
+use apex_view::text::verdict::{together, what_is_missing};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ pub fn brief(
     let shown = advice.findings.iter().filter(|finding| !is_minor(finding)).count().min(limit);
     let worth_a_word = advice.findings.iter().enumerate().filter(|(_, finding)| !is_minor(finding));
     for (i, finding) in worth_a_word.take(limit) {
-        title(out, (i, finding), of_what(profile), style, width)?;
+        title(out, (i, finding), profile, style, width)?;
         paragraph(out, &finding.summary, width)?;
         quote(out, finding, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
@@ -76,7 +76,7 @@ pub fn full(
 ) -> io::Result<()> {
     heading(out, profile, advice, style, width)?;
     for (i, finding) in advice.findings.iter().enumerate() {
-        title(out, (i, finding), of_what(profile), style, width)?;
+        title(out, (i, finding), profile, style, width)?;
         paragraph(out, &finding.summary, width)?;
         quote(out, finding, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
@@ -127,7 +127,7 @@ fn heading(
 fn title(
     out: &mut dyn Write,
     (index, finding): (usize, &Finding),
-    of_what: &str,
+    profile: &Profile,
     style: Style,
     width: usize,
 ) -> io::Result<()> {
@@ -140,7 +140,7 @@ fn title(
     let head = format!("{:2}  {}", index + 1, finding.title);
     writeln!(out, "\n{}", style.paint(Ink::Bold, crate::text::shorten(&head, width)))?;
     let inside = finding.within.as_ref().map_or(String::new(), |parent| format!(", part of {parent}"));
-    let saves = saving(&finding.saving, of_what);
+    let saves = saving(&finding.saving, of_what(profile), together(profile).as_deref());
     let line = format!("{saves} · {} · {rule}{inside}", severity_name(finding.severity));
     for line in wrap(&line, width.min(PARAGRAPH).saturating_sub(4).max(20), "  ") {
         writeln!(out, "    {}", style.paint(ink, line))?;

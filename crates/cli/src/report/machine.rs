@@ -11,5 +11,6 @@ pub fn sentences(loaded: &Loaded, shown: &Shown<'_>, rates: Rates) -> Vec<String
     let cpus = loaded.session.meta.as_ref().map(|meta| meta.host.cpus);
     let machine = loaded.machine_summary().map(|summary| text::machine::sentences(&summary, cpus));
     let energy = loaded.energy(rates).map(|energy| text::energy::sentences(&energy));
+    let energy = energy.or_else(|| rates.any().then(|| vec![text::energy::cost_without_readings()]));
     machine.into_iter().chain(energy).flatten().collect()
 }

@@ -189,11 +189,16 @@ impl Estimate {
     /// `None` where the interval is too wide.
     fn of(joules: Joules) -> Option<Self> {
         let Joules { value, low, high, .. } = joules;
-        (value > 0.0 && high - low <= 2.0 * TOO_WIDE * value).then_some(Self { value, low, high })
+        Some(Self { value, low, high }).filter(Self::is_resolved)
     }
 
     fn scaled(self, by: f64) -> Self {
         Self { value: self.value * by, low: self.low * by, high: self.high * by }
+    }
+
+    /// Whether the interval is narrow enough for the value to say something.
+    pub fn is_resolved(&self) -> bool {
+        self.value > 0.0 && self.high - self.low <= 2.0 * TOO_WIDE * self.value
     }
 
     /// Less a known amount, but no less than nothing.

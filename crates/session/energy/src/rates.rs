@@ -25,6 +25,11 @@ pub struct Cost {
 }
 
 impl Rates {
+    /// Whether there is a rate.
+    pub fn any(&self) -> bool {
+        self.price_per_kwh.is_some() || self.grams_per_kwh.is_some()
+    }
+
     /// The cost of an energy in joules; `None` without a rate.
     pub fn cost(&self, joules: Estimate) -> Option<Cost> {
         let of = |rate: Option<f64>| rate.map(|rate| joules.scaled(rate / KWH));

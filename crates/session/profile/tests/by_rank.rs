@@ -200,6 +200,11 @@ const COPIED: u64 = 1 << 30;
 /// Ranks whose last one copies to the GPU of the first in each step, if it does; the two are late
 /// in turn. The last one has launched one kernel on the first one's GPU.
 fn with_link(ranks: u8, copies: bool) -> ByRank {
+    let profile = linked(ranks, copies).in_phase(PhaseKind::Steady).expect("they repeat");
+    profile.by_rank().expect("there are ranks")
+}
+
+fn linked(ranks: u8, copies: bool) -> Profile {
     let mut job = Job::new();
     for rank in 0..ranks {
         let is_last = rank == ranks - 1;
@@ -223,9 +228,22 @@ fn with_link(ranks: u8, copies: bool) -> ByRank {
             }
         });
     }
-    let profile = Profile::from_session(&job.session());
-    let profile = profile.in_phase(PhaseKind::Steady).expect("they repeat");
-    profile.by_rank().expect("there are ranks")
+    Profile::from_session(&job.session())
+}
+
+#[test]
+fn a_context_on_another_ranks_gpu_is_no_gpu_of_the_accounts() {
+    let mut job = linked(4, false);
+    let (all, by_rank) = (job.accounts().span_ns, job.by_rank());
+    assert_eq!((job.activities.len(), job.guest_uses().len()), (5, 1));
+    job.leave_out_uses(&job.guest_uses());
+    assert_eq!((job.activities.len(), job.guest_uses().len()), (4, 0));
+    assert!(job.accounts().span_ns <= all && job.totals.span_ns <= all);
+    assert_eq!(job.by_rank().map(|found| found.guests), by_rank.map(|found| found.guests));
+    // What is left of nothing else stays.
+    let only = job.activities.iter().map(|one| (one.process, one.device)).collect();
+    job.leave_out_uses(&only);
+    assert_eq!(job.activities.len(), 4);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use apex_advice::{Advice, Finding};
 use apex_profile::units;
 use apex_view::text::savings::{is_minor, saving};
-use apex_view::text::verdict;
+use apex_view::text::verdict::{self, together};
 use apex_view::{Loaded, Shown};
 use std::fmt::Write as _;
 
@@ -77,10 +77,11 @@ fn findings(text: &mut String, shown: &Shown<'_>, advice: &Advice) {
 fn table(text: &mut String, shown: &Shown<'_>, listed: &[(usize, &Finding)]) {
     let of_what = if shown.steps().is_some() { "each step" } else { "the job" };
     let _ = writeln!(text, "| | finding | change | saves |\n| ---: | --- | --- | --- |");
+    let all = together(&shown.job);
     for (at, finding) in listed {
         let what = format!("{}<br>{}", inline(&finding.title), place(shown, finding));
         let what = what.trim_end_matches("<br>");
-        let saves = saving(&finding.saving, of_what);
+        let saves = saving(&finding.saving, of_what, all.as_deref());
         let saves = saves.strip_prefix("saves ").unwrap_or(&saves);
         let (change, saves) = (inline(&finding.remedy), inline(saves));
         let _ = writeln!(text, "| {} | {what} | {change} | {saves} |", at + 1);

@@ -10,6 +10,7 @@ use apex_advice::{Advice, Finding, Level, Severity};
 use apex_profile::{Frame, Profile, Site};
 use apex_view::Shown;
 use apex_view::text::savings::saving;
+use apex_view::text::verdict::together;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -77,7 +78,8 @@ fn described(rule: &Rule) -> Value {
 
 fn result(shown: &Shown<'_>, finding: &Finding, index: Option<usize>, root: Option<&str>) -> Value {
     let of_what = if shown.steps().is_some() { "each step" } else { "the job" };
-    let saves = saving(&finding.saving, of_what).replacen("unknown saving", "saves an unknown part", 1);
+    let saves = saving(&finding.saving, of_what, together(&shown.job).as_deref());
+    let saves = saves.replacen("unknown saving", "saves an unknown part", 1);
     let ended = |text: &str| text.trim_end_matches('.').to_owned() + ".";
     let (what, change) = (ended(&finding.summary), ended(&finding.change));
     let text = format!("{}: {what} Change: {change} It {saves}.", finding.title);

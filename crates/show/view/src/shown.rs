@@ -79,7 +79,7 @@ impl Filters {
             Some(profile) => (phase, Cow::Owned(profile)),
             None => (None, Cow::Borrowed(whole)),
         };
-        let machine = loaded.machine_in(phase);
+        let (job, machine) = (without_guests(whole, job), loaded.machine_in(phase));
         Shown { whole, job, phase, lacking, kernels: None, of_kernels: None, machine, filters: self }
     }
 
@@ -111,6 +111,17 @@ impl Filters {
         };
         format!("no kernel matches {wanted}; the session has {}{more}", listed.join(", "))
     }
+}
+
+/// The profile without what ranks hardly do on other ranks' GPUs: those are no GPUs of theirs.
+fn without_guests<'a>(whole: &Profile, job: Cow<'a, Profile>) -> Cow<'a, Profile> {
+    let guests = whole.guest_uses();
+    if guests.is_empty() {
+        return job;
+    }
+    let mut job = job.into_owned();
+    job.leave_out_uses(&guests);
+    Cow::Owned(job)
 }
 
 impl<'a> Shown<'a> {

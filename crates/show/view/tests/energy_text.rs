@@ -42,9 +42,10 @@ fn a_device_its_phases_and_an_iteration_are_told() {
     assert_eq!(
         sentences(&energy()),
         ["Energy of NVIDIA H200 (GPU-01010101), measuredᵐ with all processes on it: 1.92 kJ (1.73 kJ to \
-          2.11 kJ) in 4.00 s, 480 W, 1.92 kJ more than at its idle power of 75 W; steady state 1.50 kJ \
+          2.11 kJ) in 4.00 s, 480 W, 1.92 kJ (1.73 kJ to 2.11 kJ) more than at its idle power of 75 W; \
+          steady state 1.50 kJ \
           (1.35 kJ to 1.65 kJ) in 3.00 s, 500 W; 3.00 J (2.70 J to 3.30 J) in each of 500 iterations, \
-          2.50 J above idle."]
+          2.50 J (2.25 J to 2.75 J) above idle."]
     );
 }
 
@@ -61,6 +62,22 @@ fn what_the_counter_does_not_resolve_or_cover_is_said() {
     );
     energy.devices[0].whole.seconds = 6.0;
     assert!(sentences(&energy)[0].contains("unknown: the energy counter was read too seldom in 6.00 s"));
+}
+
+#[test]
+fn joules_above_idle_that_may_be_none_are_not_told() {
+    let mut energy = energy();
+    energy.devices[0].whole.above_idle = Some(Estimate { value: 2.39, low: 0.0, high: 70.3 });
+    energy.devices[0].iteration = None;
+    assert!(!sentences(&energy)[0].contains("idle power"), "{:?}", sentences(&energy));
+}
+
+#[test]
+fn a_rate_without_joules_is_said_to_tell_nothing() {
+    let mut energy = energy();
+    energy.rates.price_per_kwh = Some(0.3);
+    let told = sentences(&energy).pop().unwrap();
+    assert!(told.starts_with("The cost of the energy is unknown: "), "{told}");
 }
 
 #[test]
@@ -132,6 +149,18 @@ fn a_clock_that_would_save_energy_is_told_last_and_as_predicted() {
           releases it; `apex power run` looks for the best clock."
         ]
     );
+    // Ends that are the same are no interval, and little is not nothing, nor most all.
+    energy.clocks[0].saving.low = 0.0002;
+    energy.clocks[0].slowdown = Estimate { value: 0.0098, low: 0.0098, high: 0.0098 };
+    energy.clocks[0].because = Cause::Idle(0.9976);
+    let told = &sentences(&energy)[1];
+    for part in [
+        "less energy (<0.1% to 20%)",
+        "1% more time, if its kernels slow down as the clock does,",
+        "idle >99% of the time",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
     // A name from a file does not become part of a command.
     energy.devices[0].uuid = "GPU; rm".into();
     assert!(sentences(&energy)[1].contains("nvidia-smi -i N -lgc"), "{:?}", sentences(&energy));

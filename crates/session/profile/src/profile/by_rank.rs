@@ -173,6 +173,34 @@ impl Profile {
         activity.launches < own && activity.launches as f64 <= GUEST * own as f64
     }
 
+    /// Which processes hardly use which devices: those of ranks, and of processes that share the
+    /// device with others. Their contexts there are no GPUs of theirs.
+    pub fn guest_uses(&self) -> BTreeSet<(usize, Option<usize>)> {
+        let shares = |activity: &Activity| {
+            let is_other = |other: &Activity| other.process != activity.process;
+            self.activities.iter().any(|other| is_other(other) && other.device == activity.device)
+                && activity.device.is_some()
+        };
+        let is_ranked = |activity: &Activity| self.processes[activity.process].rank.is_some();
+        let guests = self.activities.iter().filter(|activity| is_ranked(activity) || shares(activity));
+        let guests = guests.filter(|activity| self.is_guest(activity));
+        guests.map(|activity| (activity.process, activity.device)).gathered()
+    }
+
+    /// Leaves these uses of devices out of the accounts, unless they are all that there is. Kernels
+    /// and calls stay.
+    pub fn leave_out_uses(&mut self, uses: &BTreeSet<(usize, Option<usize>)>) {
+        let is_kept = |activity: &Activity| !uses.contains(&(activity.process, activity.device));
+        if self.activities.iter().all(is_kept) || !self.activities.iter().any(is_kept) {
+            return;
+        }
+        self.activities.retain(is_kept);
+        let mut totals = std::mem::take(&mut self.totals);
+        let wall_ns = totals.wall_ns;
+        totals.sum_up(self);
+        self.totals = super::Totals { wall_ns, ..totals };
+    }
+
     fn row(&self, activity: &Activity) -> RankRow {
         let process = &self.processes[activity.process];
         let accounts = activity.accounts.clone();

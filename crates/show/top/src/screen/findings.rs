@@ -7,6 +7,7 @@ use apex_profile::units;
 use apex_untrusted::printable;
 use apex_view::text::savings::{amount, is_minor, saving};
 use apex_view::text::shorten;
+use apex_view::text::verdict::together;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
@@ -49,7 +50,8 @@ fn title(look: &Look, at: usize, finding: &Finding, width: usize, theme: Theme) 
     };
     let name = format!("{:2} {}", at + 1, finding.title);
     let named = name.chars().count();
-    let full = format!(" · {}", saving(&finding.saving, &format!("the last {}", head::last(look))));
+    let (last, all) = (format!("the last {}", head::last(look)), together(&look.profile));
+    let full = format!(" · {}", saving(&finding.saving, &last, all.as_deref()));
     let brief = finding.saving.of_job.map_or(String::new(), |of_job| format!(" · saves {}", amount(&of_job)));
     let fits = |text: &String| named + text.chars().count() <= width;
     let saves = [full, brief].into_iter().find(fits).unwrap_or_default();

@@ -12,6 +12,14 @@ const TOO_SHORT: &str = "too short for the energy counter, which moves ten times
 /// Windows of so many seconds are long enough if the counter was read in time.
 const LONG_SECONDS: f64 = 3.0;
 
+const UNTOLD_COST: &str =
+    "The cost of the energy is unknown: the joules of the whole run are not known of each GPU.";
+
+/// Says that what the energy costs is unknown without readings.
+pub fn cost_without_readings() -> String {
+    "The cost of the energy is unknown: no energy counter of the program's GPUs was read.".to_owned()
+}
+
 /// Sentences for a report, one for each device and one for the cost.
 pub fn sentences(energy: &Energy) -> Vec<String> {
     let mut sentences: Vec<String> = energy.devices.iter().take(DEVICES).map(of_device).collect();
@@ -20,7 +28,8 @@ pub fn sentences(energy: &Energy) -> Vec<String> {
         sentences.push(format!("Energy of {more} more devices: `apex report --json` has it."));
     }
     sentences.extend(energy.work.iter().filter_map(of_work));
-    sentences.extend(energy.cost.as_ref().map(of_cost));
+    let untold = (energy.rates.any() && energy.cost.is_none()).then(|| UNTOLD_COST.to_owned());
+    sentences.extend(energy.cost.as_ref().map(of_cost).or(untold));
     sentences.extend(energy.clocks.iter().take(DEVICES).filter_map(|advice| of_clock(energy, advice)));
     sentences
 }
@@ -47,31 +56,51 @@ fn of_clock(energy: &Energy, advice: &ClockAdvice) -> Option<String> {
     let is_plain = device.uuid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let index = if is_plain { &device.uuid } else { "N" };
     Some(format!(
-        "Predictedᵖ, not tried: at {mhz} MHz at most (of {highest_mhz}), {} would take {} less energy ({} to {}) \
-         and {} more time ({} to {}), because {}. `sudo nvidia-smi -i {index} -lgc {lowest_mhz},{mhz}` sets that \
+        "Predictedᵖ, not tried: at {mhz} MHz at most (of {highest_mhz}), {} would take {} less energy \
+         ({} to {}) and {}, because {}. `sudo nvidia-smi -i {index} -lgc {lowest_mhz},{mhz}` sets that \
          for all programs on it, `-rgc` in its place releases it; `apex power run` looks for the best clock.",
         named(device),
-        whole_percent(saving.value),
-        whole_percent(saving.low),
-        whole_percent(saving.high),
-        whole_percent(slowdown.value),
-        whole_percent(slowdown.low),
-        whole_percent(slowdown.high),
+        predicted_percent(saving.value),
+        predicted_percent(saving.low),
+        predicted_percent(saving.high),
+        slower(*slowdown),
         cause(*because),
     ))
 }
 
-fn cause(because: Cause) -> String {
-    match because {
-        Cause::WaitsForHost(share) => format!("it waits for the host {} of the time", whole_percent(share)),
-        Cause::Memory(share) => format!("memory bounds {} of its kernels' time", whole_percent(share)),
-        Cause::Idle(share) => format!("it is idle {} of the time", whole_percent(share)),
+/// `1% more time (0% to 5%)`; where nothing else is assumed than that kernels take the longer the
+/// slower the clock is, the interval is empty, and the sentence says so.
+fn slower(slowdown: Estimate) -> String {
+    let [value, low, high] = [slowdown.value, slowdown.low, slowdown.high].map(predicted_percent);
+    match low == high {
+        true => format!("{value} more time, if its kernels slow down as the clock does"),
+        false => format!("{value} more time ({low} to {high})"),
     }
 }
 
-/// Predictions have no decimals.
-fn whole_percent(share: f64) -> String {
-    format!("{:.0}%", share * 100.0)
+fn cause(because: Cause) -> String {
+    match because {
+        Cause::WaitsForHost(share) => format!("it waits for the host {} of the time", most_percent(share)),
+        Cause::Memory(share) => format!("memory bounds {} of its kernels' time", most_percent(share)),
+        Cause::Idle(share) => format!("it is idle {} of the time", most_percent(share)),
+    }
+}
+
+/// Predictions have no decimals, and what is above nothing is not named as nothing.
+fn predicted_percent(share: f64) -> String {
+    match share {
+        share if share > 0.0 && share < 0.001 => "<0.1%".to_owned(),
+        share if share > 0.0 && share < 0.0095 => format!("{:.1}%", share * 100.0),
+        share => format!("{:.0}%", share * 100.0),
+    }
+}
+
+/// What is below all is not named as all.
+fn most_percent(share: f64) -> String {
+    match share {
+        share if share < 1.0 && share >= 0.995 => ">99%".to_owned(),
+        share => predicted_percent(share),
+    }
 }
 
 /// `NVIDIA H200 (GPU-01010101)`.
@@ -93,9 +122,9 @@ fn of_device(device: &DeviceEnergy) -> String {
 fn of_whole(device: &DeviceEnergy) -> String {
     let account = &device.whole;
     let Some(told) = of_account(account) else { return untold(account) };
-    let idle = device.idle_w.zip(account.above_idle);
+    let idle = device.idle_w.zip(account.above_idle.filter(Estimate::is_resolved));
     let idle = idle.map_or(String::new(), |(idle_w, above)| {
-        format!(", {} more than at its idle power of {idle_w:.0} W", joules(above.value))
+        format!(", {} more than at its idle power of {idle_w:.0} W", between(above))
     });
     format!("{told}{idle}")
 }
@@ -126,8 +155,8 @@ fn of_phase(phase: &PhaseEnergy) -> Option<String> {
 }
 
 fn of_iteration(iteration: &IterationEnergy) -> Option<String> {
-    let above =
-        iteration.above_idle.map_or(String::new(), |above| format!(", {} above idle", joules(above.value)));
+    let above = iteration.above_idle.filter(Estimate::is_resolved);
+    let above = above.map_or(String::new(), |above| format!(", {} above idle", between(above)));
     let count = units::counted(iteration.count, "iteration", "iterations");
     Some(format!("{} in each of {count}{above}", between(iteration.joules?)))
 }

@@ -13,13 +13,17 @@ pub fn is_minor(finding: &Finding) -> bool {
     finding.saving.of_job.is_some_and(|share| share.value < MINOR)
 }
 
-/// Saving of `of_what` (`each step`, `the job`).
-pub fn saving(saving: &Saving, of_what: &str) -> String {
+/// Saving of `of_what` (`each step`, `the job`); its time is of `all` ([`together`]), where they are
+/// several.
+///
+/// [`together`]: super::verdict::together
+pub fn saving(saving: &Saving, of_what: &str, all: Option<&str>) -> String {
     match (&saving.of_job, &saving.time_ns) {
         // Capped: the time that it could save is the time that others save already.
         (Some(share), _) if share.value == 0.0 => "saves nothing beyond the findings above".into(),
         (Some(of_job), Some(saved)) => {
-            format!("saves {} of {of_what}, {}{}", amount(of_job), time_of(saved), faster(of_job))
+            let of_all = all.map_or_else(String::new, |all| format!(" of {all} together"));
+            format!("saves {} of {of_what}, {}{of_all}{}", amount(of_job), time_of(saved), faster(of_job))
         }
         (Some(of_job), None) => format!("saves {} of {of_what}", amount(of_job)),
         _ => match &saving.unknown_because {
@@ -75,10 +79,12 @@ mod tests {
             saving.time_ns = Some(Figure::predicted(value * 1e9, (low * 1e9, high * 1e9)));
             saving
         };
-        let said = |value, low, high| super::saving(&saving(value, low, high), "each step");
+        let said = |value, low, high| super::saving(&saving(value, low, high), "each step", None);
         assert_eq!(said(0.87, 0.0, 0.87), "saves up to 87.0%ᵖ of each step, up to 870 msᵖ");
         assert_eq!(said(0.4, 0.0, 0.87), "saves 40.0% (0–87.0)ᵖ of each step, 400 ms (0–870)ᵖ, 1.67×");
         assert_eq!(said(0.5, 0.25, 0.5), "saves 50.0% (25.0–50.0)ᵖ of each step, 500 ms (250–500)ᵖ, 2.00×");
+        let of_four = super::saving(&saving(0.5, 0.25, 0.5), "each step", Some("4 ranks"));
+        assert!(of_four.ends_with(", 500 ms (250–500)ᵖ of 4 ranks together, 2.00×"), "{of_four}");
         assert!(!is_upper_end(&Figure::measured(0.5)) && !is_upper_end(&Figure::predicted(0.0, (0.0, 0.0))));
     }
 }

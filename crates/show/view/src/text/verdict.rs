@@ -509,6 +509,10 @@ fn lasted(part: &Part<'_>) -> Option<String> {
     (accounts.span_ns > 0.0).then(|| {
         let none =
             if part.is_without_steps { " No launch sequence repeats, so there are no steps." } else { "" };
+        if let Some(all) = together(part.job) {
+            let kernels = kernels("the kernels of all", 1.0, " together");
+            return format!("{}{kernels}.{none}", longest_span(part, &all));
+        }
         let of = if part.is_window { "Of the window, from" } else { "From" };
         format!(
             "{of} its first to its last work {} pass{}.{none}",
@@ -516,6 +520,14 @@ fn lasted(part: &Part<'_>) -> Option<String> {
             kernels("kernels", 1.0, "")
         )
     })
+}
+
+/// How long the one of several ranks or GPUs takes that takes longest: the accounts are sums.
+fn longest_span(part: &Part<'_>, all: &str) -> String {
+    let spans = part.job.activities.iter().map(|activity| activity.accounts.span_ns);
+    let within = if part.is_window { " within the window" } else { "" };
+    let span = units::time(spans.fold(0.0, f64::max));
+    format!("The longest of {all} takes {span} from its first to its last work{within}")
 }
 
 /// The first finding whose saving is worth a word.
@@ -534,6 +546,8 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
         Some(steps) => (saving.scaled(1.0 / steps), " a step"),
         _ => (saving, ""),
     };
+    let of_all = together(part.job).filter(|_| part.steps.is_none());
+    let of_all = of_all.map_or_else(String::new, |all| format!(" of {all} together"));
     let (low, high) = saving.bounds();
     // A change draws from an account that the bars show. Some on the host's side save busy time,
     // too.
@@ -548,7 +562,7 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
     } else {
         format!("up to {}", units::time(high))
     };
-    format!("→ {change}: saves {amount}{each}{kind}.")
+    format!("→ {change}: saves {amount}{each}{kind}{of_all}.")
 }
 
 /// The time of the account that a finding draws from, nanoseconds of all devices, and whether it is
@@ -731,6 +745,21 @@ mod tests {
         job.activities.remove(0);
         job.activities.truncate(1);
         assert!(said(&job).ends_with("for 36% of its time."), "{}", said(&job));
+    }
+
+    #[test]
+    fn the_span_of_several_is_that_of_the_longest_and_savings_are_of_all() {
+        let mut job = second(Accounts { kernels: Figure::measured(0.5e9), ..Accounts::default() });
+        job.processes = vec![Process { rank: Some(0), ..Process::default() }; 2];
+        let mut other = Activity { process: 1, device: Some(1), ..job.activities[0].clone() };
+        (other.span_ns, other.accounts.span_ns) = (3e9, 3e9);
+        job.activities.push(other);
+        let advice = advice_of(vec![found("APEX-H00", "x", "Slow", Some(0.4e9))]);
+        let said = sentences(&whole(&job), &advice).join(" ");
+        let span = "The longest of 2 ranks takes 3.00 s from its first to its last work; the kernels of all take \
+            1.00 s together.";
+        assert!(said.contains(span), "{said}");
+        assert!(said.ends_with(" of 2 ranks together."), "{said}");
     }
 
     /// A second of a step with these accounts.
