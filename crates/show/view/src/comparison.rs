@@ -232,6 +232,7 @@ pub fn verdict(comparison: &Comparison) -> String {
             };
             timed("The time from first to last work is", span, &over)
         }
+        (None, None) => "Nothing can be compared: neither side has a kernel launch.".to_owned(),
         _ => "Nothing can be compared: one side has no kernel launch.".to_owned(),
     }
 }
