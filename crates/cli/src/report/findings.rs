@@ -253,7 +253,7 @@ fn epilogue(
     let mut notes = Vec::new();
     let mut unjudged: Vec<(&str, Vec<String>)> = Vec::new();
     // Of a session without launches, all have one reason.
-    let each = if profile.host.is_some() { &[][..] } else { &advice.unjudged[..] };
+    let each: &[Unjudged] = if profile.host.is_some() { &[] } else { &advice.unjudged };
     if profile.host.is_some() {
         let rules = units::counted(advice.unjudged.len() as u64, "rule", "rules");
         notes.push(format!(
