@@ -146,6 +146,7 @@ fn describe(target: &Target) -> Meta {
         imported: Vec::new(),
         checked: false,
         attached: true,
+        watched_by: Some(std::process::id()),
     }
 }
 

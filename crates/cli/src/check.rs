@@ -307,6 +307,12 @@ fn refuse_idle(sessions: &[PathBuf], runs: &[Measures]) -> anyhow::Result<()> {
 /// Refuses a run that failed, and a session that lacks a part: what they did not do is no saving.
 fn refuse_broken(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(path);
+    if loaded.session.meta.as_ref().is_some_and(|meta| meta.attached) {
+        bail!(
+            "{shown} was made by `apex attach`, which does not see launches: there is nothing to count; record the \
+             program with `apex run`"
+        );
+    }
     let recorder = &loaded.profile.recorder;
     if !recorder.problems.is_empty() || recorder.lost() > 0 {
         bail!("{shown} lacks records, so that its figures are too small: record it again");

@@ -143,6 +143,13 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         session::refuse_output(&session, path)?;
     }
     let loaded = loaded::read_all(&session)?;
+    if loaded.profile.host.is_some() && matches!(args.format, Format::Perfetto | Format::Chrome) {
+        bail!(
+            "{} was made by `apex attach`, which does not see launches: a trace of it is empty; `--format \
+             speedscope` and `--format firefox` hold its call stacks",
+            apex_untrusted::shown(import::named(&loaded.session.dir))
+        );
+    }
     let doing = format!("exporting {}", apex_untrusted::shown(import::named(&loaded.session.dir)));
     let written = progress::show(&doing, |records| {
         let mut progress = |count| records.store(count, Ordering::Relaxed);

@@ -127,15 +127,19 @@ fn meta_of(dir: &Path) -> Option<Meta> {
 /// Writes down how the whole has ended, once all members have.
 pub fn conclude(dir: &Path) -> anyhow::Result<()> {
     let members: Vec<Meta> = numbered(dir).iter().filter_map(|(_, dir)| meta_of(dir)).collect();
-    let ended: Option<Vec<(u64, Exit)>> =
-        members.iter().map(|meta| Some((meta.ended_real_ns?, meta.exit?))).collect();
+    let ended: Option<Vec<u64>> = members
+        .iter()
+        .map(|meta| meta.ended_real_ns.filter(|_| meta.exit.is_some() || meta.attached))
+        .collect();
     let (Some(ended), Some(whole)) = (ended, meta_of(dir)) else { return Ok(()) };
-    let failed = ended.iter().map(|&(_, exit)| exit).find(|&exit| exit != Exit::Code(0));
+    // How a program ended that was only watched, nobody knows.
+    let mut exits = members.iter().filter_map(|meta| meta.exit);
+    let exit = exits.clone().find(|&exit| exit != Exit::Code(0)).or_else(|| exits.next());
     let started = members.iter().map(|meta| meta.started_real_ns).min();
     let whole = Meta {
         started_real_ns: started.unwrap_or(whole.started_real_ns),
-        ended_real_ns: ended.iter().map(|&(at, _)| at).max(),
-        exit: Some(failed.unwrap_or(Exit::Code(0))),
+        ended_real_ns: ended.into_iter().max(),
+        exit,
         ..whole
     };
     whole.store(&Folder::open(dir)?)?;
@@ -167,6 +171,7 @@ mod tests {
             imported: Vec::new(),
             checked: false,
             attached: false,
+            watched_by: None,
         }
     }
 
@@ -204,6 +209,20 @@ mod tests {
         assert_eq!(exit(0, Some(Exit::Code(0))), None);
         assert_eq!(exit(1, Some(Exit::Signal(9))), Some(Exit::Signal(9)));
         assert_eq!(exit(1, Some(Exit::Code(0))), Some(Exit::Code(0)));
+    }
+
+    #[test]
+    fn a_member_that_was_watched_has_ended_without_an_exit_status() {
+        let sandbox = tempfile::tempdir().unwrap();
+        let dir = sandbox.path().join("job");
+        let ended = |rank| Meta { ended_real_ns: Some(9), ..meta(rank) };
+        let members = [Meta { attached: true, ..ended(0) }, Meta { exit: Some(Exit::Code(0)), ..ended(1) }];
+        for member in members {
+            member.store(&Folder::open(&take_part(&dir, &member).unwrap()).unwrap()).unwrap();
+        }
+        conclude(&dir).unwrap();
+        let whole = meta_of(&dir).unwrap();
+        assert_eq!((whole.ended_real_ns, whole.exit), (Some(9), Some(Exit::Code(0))));
     }
 
     #[test]

@@ -181,6 +181,7 @@ fn sentences(entry: &Entry) -> Vec<String> {
     let ended = match (entry.exit, entry.state) {
         (Some(Exit::Code(code)), _) if code != 0 => Some(format!("The program exited with status {code}.")),
         (Some(Exit::Signal(signal)), _) => Some(format!("Signal {signal} ended the program.")),
+        (None, State::Cut) if entry.is_attached => Some("apex was killed while it watched.".to_owned()),
         (None, State::Cut) => Some("apex was killed before the program ended.".to_owned()),
         _ => None,
     };

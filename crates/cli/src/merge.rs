@@ -304,10 +304,12 @@ fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
 
 /// The description of the whole, which is that of the first member; its end follows from theirs.
 fn whole(read: &[Session]) -> anyhow::Result<Meta> {
-    let first = read.iter().find_map(|session| session.meta.clone());
+    let metas = || read.iter().filter_map(|session| session.meta.as_ref());
+    // One that was started under APEX has launches, and so has the whole.
+    let first = metas().find(|meta| !meta.attached).or_else(|| metas().next()).cloned();
     let first = first.context("none of the sessions says what was run: their `session.json` is missing")?;
     let ranks = BTreeMap::new();
-    Ok(Meta { rank: None, ranks, pid: None, exit: None, ended_real_ns: None, ..first })
+    Ok(Meta { rank: None, ranks, pid: None, watched_by: None, exit: None, ended_real_ns: None, ..first })
 }
 
 /// Copies the files of a session.

@@ -252,7 +252,16 @@ fn epilogue(
 ) -> io::Result<()> {
     let mut notes = Vec::new();
     let mut unjudged: Vec<(&str, Vec<String>)> = Vec::new();
-    for Unjudged { rule, slug, because } in &advice.unjudged {
+    // Of a session without launches, all have one reason.
+    let each: &[Unjudged] = if profile.host.is_some() { &[] } else { &advice.unjudged };
+    if profile.host.is_some() {
+        let rules = units::counted(advice.unjudged.len() as u64, "rule", "rules");
+        notes.push(format!(
+            "Not judged: {rules}, because launches were not recorded: `apex attach` does not see them; start the \
+             program under `apex run`"
+        ));
+    }
+    for Unjudged { rule, slug, because } in each {
         let rule = format!("{rule} {slug}");
         match unjudged.iter_mut().find(|(reason, _)| reason == because) {
             Some((_, rules)) => rules.push(rule),

@@ -6,7 +6,7 @@ use super::places::write;
 use crate::text::figures::share;
 use crate::text::{Align, Style, Table};
 use crate::units;
-use apex_profile::{HostProfile, HostThread, Profile};
+use apex_profile::{HostProfile, HostSampling, HostThread, Profile};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -14,6 +14,8 @@ use std::io::{self, Write};
 const THREADS: usize = 12;
 /// Minimum share of the threads' time for a state to be listed.
 const LEAST: f64 = 0.02;
+/// Part of the wished samples below which it is told.
+const WISHED: f64 = 0.8;
 const LEGEND_OF_THREADS: &str = "ᵐ measured: samples of the thread, and the time in which it ran or was ready to. Mostly at: the place with most of \
     its time, the innermost line outside of libraries.";
 const LEGEND: &str = "ᵖ predicted from samples: share of the time of all threads in that state in which the thread was in the function \
@@ -23,15 +25,40 @@ const LEGEND: &str = "ᵖ predicted from samples: share of the time of all threa
 pub fn tables(out: &mut dyn Write, profile: &Profile, style: Style, width: usize) -> io::Result<()> {
     let Some(host) = profile.host.as_ref().filter(|host| !host.threads.is_empty()) else { return Ok(()) };
     let title = format!(
-        "{} of {}, by running time, in {}{}",
+        "{} of {}, by running time, in {}{}{}",
         host.threads.len().min(THREADS),
         units::counted(host.threads.len() as u64, "thread", "threads"),
         units::time(host.span_ns),
-        only_process(host)
+        only_process(host),
+        left_out(profile)
     );
+    let legend = format!("{LEGEND_OF_THREADS}{}", rate(profile));
     writeln!(out)?;
-    write(out, &title, &threads(profile, host), LEGEND_OF_THREADS, style, width)?;
+    write(out, &title, &threads(profile, host), &legend, style, width)?;
     functions(out, profile, style, width)
+}
+
+/// How many threads there were beside those that were sampled.
+fn left_out(profile: &Profile) -> String {
+    let left_out = profile.host_sampling.as_ref().map_or(0, HostSampling::threads_left_out);
+    match left_out {
+        0 => String::new(),
+        more => format!(" ({} more, on average, were not sampled: too many)", units::count(more)),
+    }
+}
+
+/// How many of the wished samples were taken, where that were fewer.
+fn rate(profile: &Profile) -> String {
+    let taken = profile.host_sampling.as_ref().map(|sampling| (sampling, sampling.part_taken()));
+    match taken.filter(|&(_, part)| part < WISHED) {
+        None => String::new(),
+        Some((sampling, part)) => format!(
+            " Each thread was sampled {} times, which is {} of what was wished: sampling takes at most 3% of a \
+             processor, and waits where the machine is busy.",
+            units::count(sampling.rounds),
+            units::share(part)
+        ),
+    }
 }
 
 fn threads(profile: &Profile, host: &HostProfile) -> Table {

@@ -455,10 +455,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     let dir = apex_untrusted::shown(import::named(&loaded.session.dir));
     let ended = match loaded.session.meta.as_ref().map(|meta| meta.exit) {
         _ if imported(loaded).is_some() => String::new(),
-        _ if loaded.profile.host.is_some() => {
-            let pid = loaded.session.meta.as_ref().and_then(|meta| meta.pid);
-            format!(" (attached to process {})", pid.unwrap_or_default())
-        }
+        _ if loaded.profile.host.is_some() => attached(&loaded.session),
         Some(Some(Exit::Code(0))) | None => String::new(),
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
@@ -480,6 +477,19 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     let noted: Vec<String> = notes.headline().into_iter().chain(last).collect();
     let lines = [what, noted.join(" · "), ran_on.join(" · ")];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+/// The process that `apex attach` watched, and whether it could end that itself.
+fn attached(session: &apex_trace::Session) -> String {
+    let meta = session.meta.as_ref();
+    let pid = meta.and_then(|meta| meta.pid);
+    let to = pid.map_or("several processes".to_owned(), |pid| format!("process {pid}"));
+    let end = match meta.is_some_and(apex_trace::Meta::is_over) {
+        true => "",
+        false if apex_live::running(session).is_empty() => "; apex was killed while it watched",
+        false => ", which is watched still",
+    };
+    format!(" (attached to {to}{end})")
 }
 
 /// The profiler of whose traces the session was made.

@@ -647,6 +647,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         imported: Vec::new(),
         checked: recording.check,
         attached: false,
+        watched_by: None,
     }
 }
 

@@ -33,6 +33,11 @@ fn start(sandbox: &Sandbox, python: &str) -> Running {
     running
 }
 
+/// What a command printed, with one space in place of each break of a line.
+fn flat(printed: &[u8]) -> String {
+    text(printed).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Whether a thread was seen in each of these functions.
 fn has_all(session: &Path, functions: &[&str]) -> bool {
     let stacks = HostStacks::read(session);
@@ -82,6 +87,24 @@ fn a_process_that_runs_already_is_watched_until_it_ends_and_every_reader_shows_w
     let threads = report["profile"]["host"]["threads"].as_array().unwrap();
     assert_eq!(threads.iter().filter(|thread| thread["running_ns"].as_f64() > Some(0.0)).count(), 1);
 
+    let ran = threads[0]["running_ns"].as_f64().unwrap();
+    let average = format!("On average {:.2} ", ran / report["profile"]["host"]["span_ns"].as_f64().unwrap());
+    assert!(first.starts_with(&average), "{first} {average}");
+    assert!(ran <= threads[0]["sampled_ns"].as_f64().unwrap(), "{report:#}");
+
+    for format in ["perfetto", "chrome"] {
+        let told =
+            text(&output(&mut sandbox.apex(&["export", "--format", format, "-o", "trace", "s"]), 125).stderr);
+        assert!(told.contains("does not see launches") && !sandbox.path("trace").exists(), "{told}");
+    }
+    let told = flat(&output(&mut sandbox.apex(&["history", "add", "--commit", "c", "s"]), 125).stderr);
+    assert!(told.contains("does not see launches"), "{told}");
+    assert!(!sandbox.path("apex-history.jsonl").exists(), "nothing is added");
+    let told = flat(&output(&mut sandbox.apex(&["diff", "s", "s"]), 0).stdout);
+    assert!(told.contains("neither side has a kernel launch"), "{told}");
+    let told = flat(&output(&mut sandbox.apex(&["advise", "s"]), 0).stdout);
+    assert!(told.contains("launches were not recorded") && !told.contains("--timing sampled"), "{told}");
+
     let folded = text(&output(&mut sandbox.apex(&["export", "--format", "collapsed", "s"]), 0).stdout);
     assert!(
         folded.lines().any(|line| line.starts_with("runs;thread ") && line.contains("crunch")),
@@ -106,6 +129,29 @@ fn a_time_ends_it_while_the_process_runs_on() {
     let watched = output(&mut sandbox.apex(&["attach", &pid, "--seconds", "0.5", "--report", "-q"]), 0);
     let report = text(&watched.stderr);
     assert!(report.contains("threads ran or were ready to run") && !report.contains("watching"), "{report}");
+    assert!(program.0.try_wait().unwrap().is_none(), "it runs on");
+    std::fs::write(sandbox.path("end"), "").unwrap();
+    assert!(program.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_killed_attach_records_no_more_though_the_process_runs_on() {
+    let Some(python) = interpreter() else { return };
+    let sandbox = Sandbox::new();
+    let mut program = start(&sandbox, python);
+    let pid = program.0.id().to_string();
+    let mut attach = Running::start(&mut sandbox.apex(&["attach", &pid, "-q", "-o", "s"]));
+    let watcher = attach.0.id();
+    wait_until("a thread is sampled", || has_all(&sandbox.path("s"), &["crunch"]));
+    let told = text(&output(&mut sandbox.apex(&["pack", "s"]), 125).stderr);
+    assert!(told.contains(&format!("still recorded by process {watcher}")), "{told}");
+    attach.0.kill().unwrap();
+    attach.0.wait().unwrap();
+    let report = flat(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    assert!(report.contains("apex was killed while it watched"), "{report}");
+    output(&mut sandbox.apex(&["pack", "s"]), 0);
+    let list = flat(&output(&mut sandbox.apex(&["list"]), 0).stdout);
+    assert!(list.contains("killed while it watched") && !list.contains("program ended"), "{list}");
     assert!(program.0.try_wait().unwrap().is_none(), "it runs on");
     std::fs::write(sandbox.path("end"), "").unwrap();
     assert!(program.0.wait().unwrap().success());

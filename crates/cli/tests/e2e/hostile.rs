@@ -53,6 +53,7 @@ fn session(folder: &Path) {
         imported: Vec::new(),
         checked: false,
         attached: false,
+        watched_by: None,
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.

@@ -227,6 +227,7 @@ fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
         imported,
         checked: false,
         attached: false,
+        watched_by: None,
     }
 }
 

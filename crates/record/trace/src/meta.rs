@@ -61,6 +61,9 @@ pub struct Meta {
     /// and how the process ended is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
+    /// Identifier of the `apex attach` that watched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched_by: Option<u32>,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.
@@ -194,6 +197,12 @@ impl Meta {
     /// was imported, or that was watched for a while.
     pub fn is_over(&self) -> bool {
         self.exit.is_some() || !self.imported.is_empty() || self.attached && self.ended_real_ns.is_some()
+    }
+
+    /// The process that runs as long as the session is recorded: the program, or the `apex attach`
+    /// that watches it.
+    pub fn recorded_by(&self) -> Option<u32> {
+        if self.attached { self.watched_by } else { self.pid }
     }
 
     /// Whether the session in a folder is one of `apex attach`.

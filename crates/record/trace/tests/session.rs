@@ -113,6 +113,7 @@ mod meta {
                 imported: Vec::new(),
                 checked: false,
                 attached: false,
+                watched_by: None,
             },
         )
     }

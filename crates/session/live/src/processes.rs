@@ -37,9 +37,9 @@ pub fn running(session: &Session) -> Vec<u32> {
         session.processes.iter().filter(|process| process.ended == Ended::Unmarked && is_here(process.pid));
     let mut pids: Vec<_> = recording.map(|process| (process.pid, process.start_real_ns)).collect();
     if let Some(meta) = session.meta.as_ref().filter(|meta| !meta.is_over() && !is_joined) {
-        // The program was started right after its session was made.
+        // The program was started right after its session was made, `apex attach` before it.
         let started = meta.started_real_ns.saturating_add(START_TOLERANCE_NS);
-        pids.extend(meta.pid.map(|pid| (pid, started)));
+        pids.extend(meta.recorded_by().map(|pid| (pid, started)));
     }
     let mut running: Vec<_> = pids
         .into_iter()

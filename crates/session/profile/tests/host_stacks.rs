@@ -335,6 +335,16 @@ proptest! {
     }
 }
 
+/// The profile of the session as if `apex attach` had made it.
+fn attached(dir: &TempDir) -> Profile {
+    let meta = serde_json::json!({
+        "schema": 1, "apex_version": "0.1.0", "command": ["train"], "cwd": "/", "started_real_ns": 0, "ended_real_ns": 1,
+        "exit": null, "device": "host", "timing": "off", "attached": true
+    });
+    std::fs::write(dir.path().join("session.json"), meta.to_string()).unwrap();
+    Profile::from_session(&apex_trace::Session::open(dir.path()).unwrap())
+}
+
 #[test]
 fn a_session_of_attach_says_what_all_threads_did() {
     let dir = TempDir::new().unwrap();
@@ -344,12 +354,7 @@ fn a_session_of_attach_says_what_all_threads_did() {
     host.samples(thread, (300 * MS, 400 * MS), &[TRAIN, SAVE], &waits(WaitsFor::Sleep));
     host.finish();
     assert_eq!(profile_of(&dir).host, None, "it has launches");
-    let meta = serde_json::json!({
-        "schema": 1, "apex_version": "0.1.0", "command": ["train"], "cwd": "/", "started_real_ns": 0, "ended_real_ns": 1,
-        "exit": null, "device": "host", "timing": "off", "attached": true
-    });
-    std::fs::write(dir.path().join("session.json"), meta.to_string()).unwrap();
-    let profile = Profile::from_session(&apex_trace::Session::open(dir.path()).unwrap());
+    let profile = attached(&dir);
     let [thread] = &profile.host.as_ref().expect("a view of the host").threads[..] else {
         panic!("one thread")
     };
@@ -364,4 +369,37 @@ fn a_session_of_attach_says_what_all_threads_did() {
     assert_eq!((shares("step"), shares("main")), ((1.0, 1.0), (0.0, 1.0)));
     let places = profile.host_places(|one| one.state == HostState::Sleeps);
     assert_eq!(places[0].0, "`torch.serialization.save`, called from train.py:41 main");
+}
+
+#[test]
+fn a_sample_stands_for_the_time_to_the_next_look_at_its_thread_at_whatever_rate() {
+    let dir = TempDir::new().unwrap();
+    training(&dir, 1);
+    let (mut host, thread) = sampler(&dir);
+    let sleeper = host.thread(0, 77, "sleeper");
+    let stopped = host.thread(0, 78, "stopped");
+    // A look in 100 periods: one thread runs all the time, and one sleeps.
+    for look in 0..10 {
+        let at = look * 100 * PERIOD;
+        let one =
+            |thread| Span { thread, first_ns: at, last_ns: at, samples: 1, stands_for: 1, ..Span::default() };
+        host.span(one(thread), &[STEP], &Doing::Running);
+    }
+    let asleep = |last_ns| Span { last_ns, samples: 10, stands_for: 1, is_asleep: true, ..Span::default() };
+    host.span(Span { thread: sleeper, ..asleep(900 * PERIOD) }, &[SAVE], &waits(WaitsFor::Sleep));
+    for at in [0, 60_000 * MS] {
+        host.samples(stopped, (at, at + PERIOD), &[STEP], &Doing::Running);
+    }
+    host.finish();
+    let profile = attached(&dir);
+    let whole = profile.host.as_ref().unwrap();
+    let times = |tid: &dyn Fn(u32) -> bool| {
+        let found = whole.threads.iter().find(|found| tid(found.tid)).unwrap();
+        (found.running_ns, found.sampled_ns)
+    };
+    let all = (901 * PERIOD) as f64;
+    assert_eq!(times(&|tid| tid != 77 && tid != 78), (all, all));
+    assert_eq!(times(&|tid| tid == 77), (0.0, all));
+    let (running, _) = times(&|tid| tid == 78);
+    assert_eq!(running, (2_000 * MS + PERIOD) as f64, "nothing is known of a minute without a look");
 }

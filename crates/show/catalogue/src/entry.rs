@@ -30,6 +30,9 @@ pub struct Entry {
     pub lasted_ns: Option<u64>,
     /// Its state.
     pub state: State,
+    /// Whether `apex attach` made it.
+    #[serde(skip)]
+    pub is_attached: bool,
     /// End of the program.
     pub exit: Option<Exit>,
     /// The devices' names; `gpu` or `cpu` where the records were not read.
@@ -66,7 +69,7 @@ pub enum State {
     Ended,
     /// It is recorded by a process of this machine.
     Running,
-    /// `apex` was killed before the program ended.
+    /// `apex` was killed before the program, or its watching of one, ended.
     Cut,
     /// It does not say.
     #[default]
@@ -100,6 +103,7 @@ impl Entry {
         let is_over = meta.is_over();
         self.lasted_ns = meta.ended_real_ns.map(|ended| ended.saturating_sub(meta.started_real_ns));
         self.exit = meta.exit;
+        self.is_attached = meta.attached;
         self.devices = vec![meta.device];
         self.command = Some(meta.command);
         self.state = match is_over {

@@ -50,6 +50,7 @@ fn run(exit: Option<Exit>) -> Meta {
         imported: Vec::new(),
         checked: false,
         attached: false,
+        watched_by: None,
     }
 }
 

@@ -232,6 +232,9 @@ pub fn verdict(comparison: &Comparison) -> String {
             };
             timed("The time from first to last work is", span, &over)
         }
+        (before, after) if ![before, after].into_iter().flatten().any(|side| side.value > 0.0) => {
+            "Nothing can be compared: neither side has a kernel launch.".to_owned()
+        }
         _ => "Nothing can be compared: one side has no kernel launch.".to_owned(),
     }
 }

@@ -1,11 +1,14 @@
 //! The activity of a program's threads on the host, whether a device waited for them or not: the
 //! profile of a session of `apex attach`, which has no launches.
 //!
-//! Invariant: each span of samples stands for the time that [`apex_host_stacks::Span::time_in`]
-//! gives it; time between spans was not sampled and is in no figure.
+//! Invariant: each sample stands for the time to the next look at its thread ([`LONGEST_GAP_NS`] at
+//! most), and a thread's last one for a period. Running and waiting are thus weighed alike at
+//! whatever rate the sampler could keep, and a thread's times add up to the time that it was
+//! watched.
 
 use std::collections::BTreeMap;
 
+use apex_host_stacks::Span;
 use serde::Serialize;
 
 use super::Profile;
@@ -14,10 +17,14 @@ use super::idle_functions::{Functions, IdleFunction, Pool};
 use super::interned::Interned;
 use crate::accounts::{SampledSpan, StackOf};
 
+/// Longest time to the next look that a sample stands for: the sampler leaves no longer pauses
+/// unless it was stopped, and then nothing is known of the thread.
+const LONGEST_GAP_NS: u64 = 2_000_000_000;
+
 /// The host's activity in a session without launches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostProfile {
-    /// Time from the first sample of any thread to the last one, nanoseconds.
+    /// Time from the first sample of any thread to a period after the last one, nanoseconds.
     pub span_ns: f64,
     /// The threads, those that ran longest first.
     pub threads: Vec<HostThread>,
@@ -105,7 +112,7 @@ impl SampledHost {
         let (mut first, mut last) = (u64::MAX, 0);
         for (mut thread, spans) in self.threads_of_all() {
             let mut sums: BTreeMap<(HostState, usize), (u64, f64)> = BTreeMap::new();
-            for SampledSpan { span, state, call, .. } in spans {
+            for (at, SampledSpan { span, state, call, .. }) in spans.iter().enumerate() {
                 let of = StackOf {
                     thread: span.thread,
                     stack: span.stack,
@@ -113,7 +120,7 @@ impl SampledHost {
                     call: *call,
                 };
                 let samples = u64::from(span.samples).saturating_mul(span.stands_for.into());
-                let ns = span.time_in(0, u64::MAX, self.period_ns());
+                let ns = self.time_of(span, spans.get(at + 1).map(|next| &next.span));
                 (first, last) = (first.min(span.first_ns), last.max(span.last_ns));
                 thread.samples = thread.samples.saturating_add(samples);
                 thread.sampled_ns += ns;
@@ -131,8 +138,19 @@ impl SampledHost {
                 time_ns,
             }));
         }
-        whole.span_ns = last.saturating_sub(first) as f64;
+        whole.span_ns = last.saturating_add(self.period_ns()).saturating_sub(first) as f64;
         whole
+    }
+
+    /// Estimate of the time that a thread spent as a span says, nanoseconds; `next` is the thread's
+    /// next span. Of a thinned file the next one is not there: then the mean interval between
+    /// rounds is each sample's.
+    fn time_of(&self, span: &Span, next: Option<&Span>) -> f64 {
+        if span.stands_for > 1 {
+            return span.time_in(0, u64::MAX, self.interval_ns());
+        }
+        let gap = next.map_or(self.period_ns(), |next| next.first_ns.saturating_sub(span.last_ns));
+        span.last_ns.saturating_sub(span.first_ns) as f64 + gap.min(LONGEST_GAP_NS) as f64
     }
 }
 

@@ -32,8 +32,31 @@ pub struct HostSampling {
     pub unsettled: u64,
     /// Samples that could not be read.
     pub failed: u64,
+    /// Rounds of samples, each of all threads.
+    #[serde(skip)]
+    pub rounds: u64,
+    /// Time from the start of sampling to the last round, nanoseconds.
+    #[serde(skip)]
+    pub wall_ns: u64,
+    /// Threads that were left out, summed over the rounds: more than are sampled.
+    #[serde(skip)]
+    pub left_out: u64,
     /// The parts that could not be sampled, with a reason, a sentence each.
     pub lost: Vec<String>,
+}
+
+impl HostSampling {
+    /// Part of the wished samples of each thread that were taken.
+    pub fn part_taken(&self) -> f64 {
+        let wished = self.wall_ns as f64 / self.period_ns.max(1) as f64;
+        if wished > self.rounds as f64 { self.rounds as f64 / wished } else { 1.0 }
+    }
+
+    /// Threads that were not sampled, in the mean of all rounds.
+    pub fn threads_left_out(&self) -> u64 {
+        let mean = self.left_out as f64 / self.rounds.max(1) as f64;
+        mean.round() as u64
+    }
 }
 
 /// The frames of a thread at the moment of a sample.
@@ -279,6 +302,9 @@ impl SampledHost {
             samples: counters.samples,
             unsettled: counters.unsettled,
             failed: counters.failed,
+            rounds: counters.rounds,
+            wall_ns: counters.wall_ns,
+            left_out: counters.left_out,
             lost: self.file.head.lost.clone(),
         }
     }
@@ -286,6 +312,13 @@ impl SampledHost {
     /// Mean time from one sample of a thread to the next.
     pub(super) fn period_ns(&self) -> u64 {
         self.file.head.period_ns
+    }
+
+    /// Mean time between two rounds of samples as they were made: longer than the period where the
+    /// sampler kept its budget.
+    pub(super) fn interval_ns(&self) -> u64 {
+        let counters = &self.file.counters;
+        counters.wall_ns.checked_div(counters.rounds).unwrap_or(0).max(self.period_ns())
     }
 
     /// All threads with their spans.

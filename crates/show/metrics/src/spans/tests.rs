@@ -75,6 +75,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         imported: Vec::new(),
         checked: false,
         attached: false,
+        watched_by: None,
     }
 }
 
