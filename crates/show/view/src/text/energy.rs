@@ -98,7 +98,7 @@ fn predicted_percent(share: f64) -> String {
 /// What is below all is not named as all.
 fn most_percent(share: f64) -> String {
     match share {
-        share if share < 1.0 && share >= 0.995 => ">99%".to_owned(),
+        share if (0.995..1.0).contains(&share) => ">99%".to_owned(),
         share => predicted_percent(share),
     }
 }
