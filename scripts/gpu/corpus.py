@@ -402,7 +402,7 @@ SIGHTS = {
     "first sight": {"first-sight-3": "3", "first-sight-4": "4", "first-sight-5": "5", "first-sight-6": "6", "first-sight-7": "7",
                     "../users/first-sight": "8", "../users/first-sight-9": "9", "../users/first-sight-10": "10"},
     "second sight": {"second-sight-3": "3", "second-sight-4-and-5": "4 and 5", "second-sight-6": "6", "second-sight-7": "7",
-                     "../users/second-sight": "8", "../users/second-sight-9": "9"},
+                     "../users/second-sight": "8", "../users/second-sight-9": "9", "../users/second-sight-10": "10"},
     "later sight": {"later-sight": "3 to 7"},
 }
 
