@@ -145,7 +145,8 @@ def conditions(data):
     """The CPU's vectors and the load of the machine before the measurement."""
     machine = data["machine"]
     vectors, load = ", ".join(machine["vectors"]), machine["load"]
-    print(f"The CPU has {vectors}; {load:.0f} processes wanted its cores before the run.")
+    wanted = "1 process" if round(load) == 1 else f"{load:.0f} processes"
+    print(f"The CPU has {vectors}; {wanted} wanted its cores before the run.")
 
 
 def watched(data):

@@ -3,9 +3,10 @@
 //!
 //! A program works on objects: buffers of the device, managed memory, memory of the host that is
 //! mapped, memory of a pool. Bursts of launches of a few kernels, again and again in the same
-//! sequence, access parts of them that overlap, in place or from one to another, through pointers in
-//! memory, with indices from memory, and with atomic operations. Every launch changes values in a way
-//! that does not commute with others. Everything is ordered: streams wait for each other by events.
+//! sequence, access parts of them that overlap, in place or from one to another, through pointers
+//! in memory, with indices from memory, and with atomic operations. Every launch changes values in
+//! a way that does not commute with others. Everything is ordered: streams wait for each other by
+//! events.
 
 use crate::driver::{check, context, cuda, function, module, stream};
 use apex_random::Random;
@@ -340,8 +341,8 @@ impl Program {
         }
     }
 
-    /// Launches in a row: one of a few sequences of kernels, again and again, on other parts of other
-    /// objects. Some rounds have the parameters of the round before.
+    /// Launches in a row: one of a few sequences of kernels, again and again, on other parts of
+    /// other objects. Some rounds have the parameters of the round before.
     fn burst(&mut self) {
         let mut sequence = Random::new(1 + self.random.index(SEQUENCES) as u64);
         let length = 9 + sequence.index(24);

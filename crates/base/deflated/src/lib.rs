@@ -24,8 +24,8 @@ macro_rules! deflated {
 /// of them changes.
 ///
 /// # Panics
-/// Outside a build script, and if a file is not UTF-8 or cannot be read or written: a panic is how a
-/// build script reports an error.
+/// Outside a build script, and if a file is not UTF-8 or cannot be read or written: a panic is how
+/// a build script reports an error.
 pub fn files(paths: impl IntoIterator<Item = impl AsRef<Path>>) {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for path in paths {

@@ -150,8 +150,8 @@ impl RateOptions {
     }
 }
 
-/// Largest price or emission of a kilowatt-hour: above those of any currency, so that a mistyped one
-/// is noticed.
+/// Largest price or emission of a kilowatt-hour: above those of any currency, so that a mistyped
+/// one is noticed.
 const MOST_RATE: f64 = 1e6;
 
 /// A price or an emission of a kilowatt-hour.

@@ -96,8 +96,8 @@ fn told<'p>(
     rows.filter_map(|row| Some((row, profile.processes[row.process].launcher.as_ref()?)))
 }
 
-/// Says if a launcher told the ranks of some processes alone: then all are numbered anew, and are more
-/// than the launcher's.
+/// Says if a launcher told the ranks of some processes alone: then all are numbered anew, and are
+/// more than the launcher's.
 fn unranked(profile: &Profile, by_rank: &ByRank) -> Option<String> {
     let told: BTreeSet<usize> = told(profile, by_rank).map(|(row, _)| row.process).collect();
     let others = by_rank.processes().saturating_sub(told.len());

@@ -1,4 +1,5 @@
-//! The thread of `apex run` and `apex attach` that reads the state of the machine while the program runs.
+//! The thread of `apex run` and `apex attach` that reads the state of the machine while the program
+//! runs.
 
 use super::driver::Driver;
 use crate::output;

@@ -167,8 +167,8 @@ pub struct Recording {
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent)]
     pub budget: f64,
     /// Speed up the program: `queue` launches from a separate thread, `batch` also combines
-    /// repeated launches into CUDA graphs, `schedule` also runs launches of a graph beside each other
-    /// that are proven to share no data, `memory` reuses freed memory for later allocations
+    /// repeated launches into CUDA graphs, `schedule` also runs launches of a graph beside each
+    /// other that are proven to share no data, `memory` reuses freed memory for later allocations
     /// [values: queue, batch, schedule, memory, or several: batch,memory]
     #[arg(
         long,

@@ -188,8 +188,8 @@ fn calls_that_a_killed_program_had_queued_are_told() {
     assert_eq!(unwrapped_report(&sandbox, "s").contains("not made: the process was ended"), not_made > 0);
 }
 
-/// Random programs on objects that launches share or do not; each launch of a graph draws one of the
-/// orders that its edges allow.
+/// Random programs on objects that launches share or do not; each launch of a graph draws one of
+/// the orders that its edges allow.
 fn programs_beside(sandbox: &Sandbox, fast: &str, seed: u32, count: &str, is_shared: bool) -> Command {
     let words = ["beside", &seed.to_string(), count, "20", if is_shared { "1" } else { "0" }];
     let mut command = programs(sandbox, fast, &words);

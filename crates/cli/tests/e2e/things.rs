@@ -93,7 +93,8 @@ fn what_follows_a_session_asks_for_its_folder() {
         let said = text(&output(&mut sandbox.apex(&command), 125).stderr);
         assert!(said.contains("none is no session folder"), "{said}");
     }
-    // A session whose control page has lost its mark is one to `apex report`, but not to `apex unpack`.
+    // A session whose control page has lost its mark is one to `apex report`, but not to
+    // `apex unpack`.
     let sandbox = packed();
     fs::write(sandbox.path("s/control"), [0; 4096]).unwrap();
     let said = text(&output(&mut sandbox.apex(&["pack", "s", "--force"]), 125).stderr);

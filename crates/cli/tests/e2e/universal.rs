@@ -80,8 +80,8 @@ fn a_header_alone_is_lowered_for_a_version_and_for_a_target() {
     }
 }
 
-/// Writes a program that says to be the ptxas of CUDA 13.6. The CPU device loads no machine code, so
-/// this one gives PTX in its place, through the filter.
+/// Writes a program that says to be the ptxas of CUDA 13.6. The CPU device loads no machine code,
+/// so this one gives PTX in its place, through the filter.
 fn write_ptxas(sandbox: &Sandbox, name: &str, filter: &str) {
     let told = "echo Cuda compilation tools, release 13.6, V13.6.1";
     let script = format!("#!/bin/sh\n[ $1 = --version ] && exec {told}\necho $2 >>asked\n{filter} <$5 >$4\n");

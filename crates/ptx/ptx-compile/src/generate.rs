@@ -11,6 +11,8 @@ mod access;
 mod compute;
 mod numbers;
 
+pub use numbers::POWERS;
+
 use crate::assembler::{Assembler, If, Label, R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
 use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;

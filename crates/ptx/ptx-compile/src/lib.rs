@@ -53,6 +53,7 @@ use std::mem::MaybeUninit;
 
 pub use context::{Bases, Context, Early, Frame, Group, LOOP, STRIPS, Stop, WARPS, Window};
 use executable::Executable;
+pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
     Access, Address, Block, Class, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,

@@ -157,8 +157,8 @@ fn devices_that_are_found_later_are_read_from_then_on() {
     let machine = wait_for(dir.path(), 6);
     sampler.finish().unwrap();
     let with: Vec<bool> = machine.records.iter().map(|record| !record.devices.is_empty()).collect();
-    // The first sample begins the first record. What the fourth one finds, it reads at once: finding
-    // devices takes long, and a program may be over before the next sample.
+    // The first sample begins the first record. What the fourth one finds, it reads at once:
+    // finding devices takes long, and a program may be over before the next sample.
     assert_eq!(with[..6], [false, false, true, true, true, true]);
 }
 

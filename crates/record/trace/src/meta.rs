@@ -193,8 +193,8 @@ impl Meta {
         is_known(&self.apex_version)
     }
 
-    /// Whether nothing more is recorded of the program. How it ended, nobody knows of one whose trace
-    /// was imported, or that was watched for a while.
+    /// Whether nothing more is recorded of the program. How it ended, nobody knows of one whose
+    /// trace was imported, or that was watched for a while.
     pub fn is_over(&self) -> bool {
         self.exit.is_some() || !self.imported.is_empty() || self.attached && self.ended_real_ns.is_some()
     }

@@ -426,7 +426,8 @@ fn a_known_function_of_a_fifth_comes_before_launching() {
     }
     // It claims its part first, and launching what is left.
     let share = |rule| assert_finds_in(rule, of(101)).saving.of_job.expect("a share").value;
-    // The host is busy all the time, also while the device is: it is in the function for that share.
+    // The host is busy all the time, also while the device is: it is in the function for that
+    // share.
     let known = 0.8 * 0.101 / 0.6;
     let left = 0.6 - known;
     assert!((share(KNOWN_HOST_WORK) - known).abs() < 1e-9, "{}", share(KNOWN_HOST_WORK));

@@ -107,8 +107,8 @@ impl Setter {
     /// Sets the highest clock, MHz, or releases it.
     ///
     /// # Errors
-    /// If NVML refuses, or there is no watchdog. The clock is then released, unless NVML refuses that
-    /// too.
+    /// If NVML refuses, or there is no watchdog. The clock is then released, unless NVML refuses
+    /// that too.
     pub fn set(&mut self, mhz: Option<u32>) -> Result<(), NotSet> {
         let Some(mhz) = mhz else { return self.release() };
         self.announce(true).map_err(NotSet::Unwatched)?;

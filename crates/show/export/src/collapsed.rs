@@ -2,8 +2,8 @@
 //! stack, frames from the outermost to the innermost with semicolons between, and a count.
 //!
 //! Flame-graph tools read this format (`flamegraph.pl`, speedscope, inferno). The first frame is
-//! the idle account (what the thread did, in a session of `apex attach`), the next ones the process (where there are several) and the thread; counts are
-//! samples.
+//! the idle account (what the thread did, in a session of `apex attach`), the next ones the process
+//! (where there are several) and the thread; counts are samples.
 
 use apex_profile::{HostStack, Profile};
 use std::collections::BTreeMap;

@@ -18,8 +18,8 @@ use crate::idle_stacks::{self, Category};
 const VERSION: u32 = 48;
 /// The version of Gecko's format from which such profiles are made.
 const GECKO_VERSION: u32 = 24;
-/// Colours of the format, by idle account in the order of [`IdleCause::ALL`], or by state in that of
-/// [`HostState::ALL`].
+/// Colours of the format, by idle account in the order of [`IdleCause::ALL`], or by state in that
+/// of [`HostState::ALL`].
 const COLOURS: [&str; IdleCause::ALL.len()] =
     ["orange", "purple", "green", "red", "brown", "magenta", "lightblue", "yellow", "transparent"];
 

@@ -150,8 +150,8 @@ pub(crate) mod fixture {
         Profile { activities: vec![of(0), of(1)], processes: vec![process(0), process(1)], ..one }
     }
 
-    /// A session of `apex attach`: the threads of two processes on these stacks, of which one runs for
-    /// 6 ms and the other sleeps for 2 ms.
+    /// A session of `apex attach`: the threads of two processes on these stacks, of which one runs
+    /// for 6 ms and the other sleeps for 2 ms.
     pub(crate) fn attached() -> Profile {
         let thread = |pid| HostThread { pid, ..HostThread::default() };
         let one = |thread, state, samples: u64| ThreadStack {

@@ -1,7 +1,7 @@
 //! Sampled call stacks of the host while devices were idle, as a file of speedscope
 //! (<https://www.speedscope.app>): one sampled profile for each idle account, whose weights are the
-//! idle time, nanoseconds. The first frames of a stack are its process, where there are several, and
-//! its thread.
+//! idle time, nanoseconds. The first frames of a stack are its process, where there are several,
+//! and its thread.
 
 use apex_ordered::Order;
 use std::collections::BTreeMap;

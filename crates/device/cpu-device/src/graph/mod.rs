@@ -5,8 +5,8 @@
 //! valid for the graph that created them.
 //!
 //! A launch is one task, which executes the nodes one after the other in topological order. CUDA
-//! allows any such order, and tests have each launch draw one ([`order`]); a single kernel node uses
-//! all cores.
+//! allows any such order, and tests have each launch draw one ([`order`]); a single kernel node
+//! uses all cores.
 
 pub mod condition;
 mod order;

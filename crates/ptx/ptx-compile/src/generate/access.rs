@@ -274,12 +274,7 @@ impl<'r> Generator<'r> {
 
         self.asm.bind(scattered);
         for half in 0..2 {
-            self.address_half(access.address, half);
-            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
-            self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
-            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
-            self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
-            self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+            self.forbidden_half(access.address, half, slots);
             self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));
             self.asm.compare(RCX, 15);
             self.asm.jump_if(If::NotZero, unknown);
@@ -342,16 +337,22 @@ impl<'r> Generator<'r> {
         self.asm.jump(done);
     }
 
+    /// Leaves the addresses of a half in `A`, and in the sign bits of `C` which of them the window
+    /// does not allow. Overwrites `B`.
+    fn forbidden_half(&mut self, address: Address, half: usize, slots: Slots) {
+        self.address_half(address, half);
+        self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
+        self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
+        self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
+        self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
+        self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+    }
+
     /// An access that some threads make, each at an address that is computed for it alone. The
     /// helper makes it if the window does not allow one of them.
     fn masked_access(&mut self, access: &Access, guard: Guard, slots: Slots, done: Label, slow: Label) {
         for half in 0..2 {
-            self.address_half(access.address, half);
-            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window));
-            self.asm.vector(op::PSUBQ, B, A, Rm::Ymm(C));
-            self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 16));
-            self.asm.vector(op::PCMPGTQ, C, C, Rm::Ymm(B));
-            self.asm.vector(op::PANDN, C, B, Rm::Ymm(C));
+            self.forbidden_half(access.address, half, slots);
             self.mask_half(guard, half);
             self.asm.vector(op::PANDN, C, C, Rm::Ymm(B));
             self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));

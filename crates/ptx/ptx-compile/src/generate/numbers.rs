@@ -13,8 +13,9 @@ const TWO_31: f64 = 2_147_483_648.0;
 /// Adding this to a whole number below 2^51 leaves its integer in the low bits.
 const WHOLE: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
-/// Coefficients of the Taylor series of `2^x`: ln(2)^k / k!.
-const POWERS: [f64; 9] = [
+/// Coefficients of the Taylor series of `2^x`: ln(2)^k / k!. The interpreter uses the same, since
+/// both give the same bits.
+pub const POWERS: [f64; 9] = [
     1.0,
     std::f64::consts::LN_2,
     0.240_226_506_959_100_7,

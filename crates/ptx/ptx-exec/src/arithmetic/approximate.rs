@@ -30,21 +30,7 @@ fn polynomial<const N: usize>(x: f64, c: [f64; N]) -> f64 {
 #[inline(always)]
 fn power_of_two(x: f64) -> f64 {
     let (whole, bits) = nearest(x);
-    // The series of e^(r ln 2): ln(2)^k / k!.
-    let fraction = polynomial(
-        x - whole,
-        [
-            1.0,
-            std::f64::consts::LN_2,
-            0.240_226_506_959_100_7,
-            0.055_504_108_664_821_58,
-            0.009_618_129_107_628_477,
-            0.001_333_355_814_642_844_3,
-            0.000_154_035_303_933_816_1,
-            0.000_015_252_733_804_059_84,
-            0.000_001_321_548_679_014_431,
-        ],
-    );
+    let fraction = polynomial(x - whole, ptx_compile::POWERS);
     f64::from_bits(fraction.to_bits().wrapping_add(bits << 52))
 }
 

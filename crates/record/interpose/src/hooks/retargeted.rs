@@ -2,8 +2,8 @@
 //!
 //! Each stands in for the ordinary hook of a call that loads code and makes the call through it;
 //! where the driver refuses the code, it makes the call again with what
-//! [`crate::actions::universal`] is offered for it. The program sees the second result only if that is a
-//! success.
+//! [`crate::actions::universal`] is offered for it. The program sees the second result only if that
+//! is a success.
 
 use super::Hook;
 use super::actions::Action;

@@ -35,8 +35,8 @@ const MOST_CUBIN_BYTES: usize = 256 << 10;
 /// Who is told of PTX; see [`tell_ptx`].
 static TOLD: OnceLock<fn(u128, &[u8])> = OnceLock::new();
 
-/// Has `told` know of each PTX that the program loads and the driver compiles, by its hash and text,
-/// before the program has its module. The first one stays.
+/// Has `told` know of each PTX that the program loads and the driver compiles, by its hash and
+/// text, before the program has its module. The first one stays.
 pub fn tell_ptx(told: fn(u128, &[u8])) {
     TOLD.get_or_init(|| told);
 }

@@ -6,8 +6,8 @@
 //! names the cause: a known function or operation ([`Finding::cause`]), or else a function of the
 //! program that samples found ([`Specificity`]).
 //!
-//! A specific finding *leads* a general one if it explains at least [`SUBSTANTIAL`] of its time, and
-//! claims at least a part of what the general one claims beside it ([`least_claim`]):
+//! A specific finding *leads* a general one if it explains at least [`SUBSTANTIAL`] of its time,
+//! and claims at least a part of what the general one claims beside it ([`least_claim`]):
 //!
 //! * by samples of the host's call stacks, or by the launches that it makes ([`Saving::observed`]);
 //! * a finding about kernels, by their share of the launches, where its cause says that its remedy

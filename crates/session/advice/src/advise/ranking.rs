@@ -3,9 +3,9 @@
 //! 1. The larger claim comes first: the likely saving, after capping ([`super::capping`]).
 //! 2. A finding that explains a larger, more general one comes before it ([`super::leading`]), and
 //!    its confidence says so.
-//! 3. Unknown savings come after known ones, and known savings of less than 2% of the job last: they
-//!    are no reason to change a program. A line that takes most of the time, of which only a question
-//!    is known, comes before what saves less than 5%.
+//! 3. Unknown savings come after known ones, and known savings of less than 2% of the job last:
+//!    they are no reason to change a program. A line that takes most of the time, of which only a
+//!    question is known, comes before what saves less than 5%.
 //!
 //! Where the CPU device counted, its times say nothing about a GPU: what it counted comes first, by
 //! the share of the counted work that the kernels concerned do, and the host's side comes last.

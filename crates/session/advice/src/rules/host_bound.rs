@@ -192,8 +192,8 @@ impl Reason {
         (reason, loads, inputs)
     }
 
-    /// The most that it costs in work of the device, nanoseconds: data that goes to the host and back
-    /// need not be copied.
+    /// The most that it costs in work of the device, nanoseconds: data that goes to the host and
+    /// back need not be copied.
     fn of_work(self, profile: &Profile) -> f64 {
         match self {
             Self::RoundTrip => account(profile, |accounts| accounts.copies).value,

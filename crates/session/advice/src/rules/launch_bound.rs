@@ -21,8 +21,9 @@ const SHORT_NS: f64 = 50e3;
 /// Host code before a launch that PyTorch alone does not explain: eager programs of testing/corpus
 /// need 11 to 18 µs.
 pub(super) const OWN_CODE_NS: f64 = 40e3;
-/// Maximum share of the kernels' time that fusion or batching saves, and the likely one: in programs
-/// of testing/corpus, where launching is what the device waits for, it was 0% to 87%, and 0% in most.
+/// Maximum share of the kernels' time that fusion or batching saves, and the likely one: in
+/// programs of testing/corpus, where launching is what the device waits for, it was 0% to 87%, and
+/// 0% in most.
 const FUSED: f64 = 0.9;
 const LIKELY_FUSED: f64 = 0.1;
 
@@ -101,8 +102,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What fewer and larger operations of a framework save of the kernels' time; a graph of a program's
-/// own kernels saves nothing of it.
+/// What fewer and larger operations of a framework save of the kernels' time; a graph of a
+/// program's own kernels saves nothing of it.
 fn fused(profile: &Profile) -> Figure {
     let kernels = account(profile, |accounts| accounts.kernels).value;
     let time = if is_of_framework(profile) { kernels } else { 0.0 };
@@ -250,7 +251,8 @@ mod tests {
         let saving = finding.saving.of_job.expect("a share");
         let (low, high) = saving.interval().expect("it is predicted");
         assert!((saving.value - 0.6).abs() < 1e-9, "{saving:?}");
-        // Half of the idle time at least; at most all of it, because a graph leaves kernels as they are.
+        // Half of the idle time at least; at most all of it, because a graph leaves kernels as they
+        // are.
         assert!((low - 0.27).abs() < 1e-9 && (high - 0.66).abs() < 1e-9, "{saving:?}");
         assert!(!finding.confidence.reason.contains("fusion"), "{}", finding.confidence.reason);
     }

@@ -141,7 +141,8 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile(memory(Device, 100, 100, 5e6)));
         let saving = finding.saving.time_ns.expect("a time");
         // The device is idle during all of these calls, so all of it is sure to be saved.
-        // At most the kernels, half of the time, are a tenth of another half faster; likely half of that.
+        // At most the kernels, half of the time, are a tenth of another half faster; likely half of
+        // that.
         let (calls, fresh) = (5e6 - 100.0 * 1200.0, 0.1 * 0.5 * 0.5e9);
         let (low, high) = saving.interval().expect("it is predicted");
         assert!((saving.value - calls - fresh / 2.0).abs() < 1.0, "{saving:?}");

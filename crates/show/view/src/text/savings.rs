@@ -13,8 +13,8 @@ pub fn is_minor(finding: &Finding) -> bool {
     finding.saving.of_job.is_some_and(|share| share.value < MINOR)
 }
 
-/// Saving of `of_what` (`each step`, `the job`); its time is of `all` ([`together`]), where they are
-/// several.
+/// Saving of `of_what` (`each step`, `the job`); its time is of `all` ([`together`]), where they
+/// are several.
 ///
 /// [`together`]: super::verdict::together
 pub fn saving(saving: &Saving, of_what: &str, all: Option<&str>) -> String {

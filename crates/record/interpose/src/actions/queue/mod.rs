@@ -25,8 +25,8 @@
 //! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and
 //! makes them through the hooks that record them. So what the session holds is what was made, when
 //! it was made; what the queue itself did is in the header of the process file. With
-//! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]), with
-//! `--fast=schedule` as one in which some run beside others.
+//! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]),
+//! with `--fast=schedule` as one in which some run beside others.
 
 pub mod accepted;
 pub mod batch;

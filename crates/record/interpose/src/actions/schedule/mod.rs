@@ -9,9 +9,10 @@
 //! stream, and end before all that comes after it. Helper streams with events would let launches
 //! pass calls that are no launches, and events cost the host more time than small kernels save.
 //!
-//! Which memory a kernel accesses is a question about PTX, which `apex run` answers when the program
-//! loads it ([`conventions::access`](apex_conventions::access)). This action knows the answers and
-//! the program's allocations, and says which launches of a batch depend on each other ([`edges`]).
+//! Which memory a kernel accesses is a question about PTX, which `apex run` answers when the
+//! program loads it ([`conventions::access`](apex_conventions::access)). This action knows the
+//! answers and the program's allocations, and says which launches of a batch depend on each other
+//! ([`edges`]).
 //!
 //! # Contract
 //! 1. *The code is the one that was analysed.* A kernel's answer counts only where the program got
@@ -26,8 +27,8 @@
 //!    fences, `volatile`) or read a clock keep their order too, and scheduling ends for good when
 //!    the program lets others use its memory, or maps memory so that two addresses may mean the
 //!    same ([`SHARING`]).
-//! 4. *Use.* Of each sequence the first batches are launched as a chain and as a graph with branches
-//!    in turn, between two events; the faster one stays ([`trial`]).
+//! 4. *Use.* Of each sequence the first batches are launched as a chain and as a graph with
+//!    branches in turn, between two events; the faster one stays ([`trial`]).
 
 pub mod edges;
 pub mod trial;

@@ -160,8 +160,8 @@ fn a_function_that_makes_a_sixth_of_the_launches_leads_what_is_launch_bound() {
         "{}",
         first.summary
     );
-    // 90% of a fifth of all time, because the host launches while the device is busy, too. The rest of
-    // the idle time is left to launching.
+    // 90% of a fifth of all time, because the host launches while the device is busy, too. The rest
+    // of the idle time is left to launching.
     let claims = |rule: &str| {
         let finding = advice.findings.iter().find(|finding| finding.rule == rule).expect("it is found");
         finding.saving.of_job.expect("a share").value
