@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &str, &str); 4] = [
     ("cpu-device/src/api/kernel.rs", "cpu-device/src/api/kernel.rs", "signatures are the driver's"),
     ("cpu-device/src/api/link.rs", "cpu-device/src/api/link.rs", "signatures are the driver's"),
     ("interpose/src/hooks/launch.rs", "interpose/src/hooks/launch.rs", "signatures are the driver's"),
-    ("gpu/src/tensor/matmul.rs", "gpu/src/tensor/matmul.rs", "the arguments of two functions of cuBLAS"),
+    ("gpu/src/tensor/blas.rs", "gpu/src/tensor/blas.rs", "the arguments of two functions of cuBLAS"),
 ];
 
 fn root() -> PathBuf {

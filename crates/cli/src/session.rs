@@ -227,7 +227,7 @@ impl Fresh {
     }
 
     /// Takes back what [`Fresh::make`] made, and the files that were made in it since.
-    pub fn discard(self, files: &[&str]) {
+    pub fn discard(&self, files: &[&str]) {
         for file in files {
             // A leftover does no harm.
             let _ = self.folder.remove(file);

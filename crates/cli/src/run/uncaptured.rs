@@ -1,9 +1,9 @@
 //! A run that captured nothing: the likely causes, from what the command is and what its processes
 //! looked like.
 
-use super::Recorded;
 use super::driver::{self, Driver};
 use super::inspect::{self, Program};
+use super::record::Recorded;
 use super::watch::{Recorder, Seen};
 use crate::units;
 use apex_conventions::variables;

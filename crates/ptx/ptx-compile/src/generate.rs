@@ -357,18 +357,23 @@ impl<'r> Generator<'r> {
         match block.end {
             End::Jump(target) => self.go(index, target),
             End::Branch { guard, taken, next } => {
-                let mask = self.reg(guard.predicate, 0, A);
-                self.asm.two(op::TESTPS, mask, Rm::Ymm(mask));
-                let not_taken = self.asm.label();
-                self.asm.jump_if(if guard.negated { If::NotZero } else { If::Zero }, not_taken);
-                self.count(self.region.blocks.len() + index);
-                let states = self.states.clone();
-                self.go_explicitly(index, taken);
-                self.states = states;
-                self.asm.bind(not_taken);
+                self.branch(index, guard, taken);
                 self.go(index, next);
             }
         }
+    }
+
+    /// Goes to `taken` where the guard lets any thread act, and counts that.
+    fn branch(&mut self, from: usize, guard: Guard, taken: Target) {
+        let mask = self.reg(guard.predicate, 0, A);
+        self.asm.two(op::TESTPS, mask, Rm::Ymm(mask));
+        let not_taken = self.asm.label();
+        self.asm.jump_if(if guard.negated { If::NotZero } else { If::Zero }, not_taken);
+        self.count(self.region.blocks.len() + from);
+        let states = self.states.clone();
+        self.go_explicitly(from, taken);
+        self.states = states;
+        self.asm.bind(not_taken);
     }
 
     /// Goes on at a target, which may be the next block.

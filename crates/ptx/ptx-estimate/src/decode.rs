@@ -7,7 +7,7 @@ use ptx::instruction::{
     Atomic, Direction, Flag, Opcode, Operation, Part, Shape, Synchronization, Vote, accesses,
 };
 use ptx::syntax::{ScalarType, StateSpace};
-use ptx_lower::{Meaning, Op};
+use ptx_lower::{Meaning, Memory, Op};
 
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {
@@ -226,7 +226,7 @@ impl<'m> Compiler<'_, 'm> {
     }
 
     fn load_parameter(&mut self, site: Site<'_, 'm>) {
-        let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
+        let ty = moved_type(site.operation);
         let [to, source] = site.operands() else { return self.unknown(site) };
         let Some((base, offset)) = source.place() else { return self.unknown(site) };
         let parts = match to {
@@ -253,7 +253,7 @@ impl<'m> Compiler<'_, 'm> {
     }
 
     fn store_parameter(&mut self, site: Site<'_, 'm>) {
-        let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
+        let ty = moved_type(site.operation);
         self.emit(site, Action::Nothing);
         let [to, from] = site.operands() else { return };
         let Some((base, offset)) = to.place() else { return };
@@ -351,16 +351,16 @@ impl<'m> Compiler<'_, 'm> {
 
     /// Returns the way in which an atomic operation's result can be computed; `None` if it cannot.
     fn update(&mut self, site: Site<'_, 'm>) -> Option<Update> {
-        let [ty] = *site.operation.types() else { return None };
+        let Memory { atomic: Some(atomic), ty, length: 1, .. } = Memory::of(&mut { *site.operation })? else {
+            return None;
+        };
         // A result that nobody reads makes the assembler take `red` for `atom`.
         let returns = site.operation.opcode == Some(Opcode::Atom)
             && site.operands().first().is_some_and(|result| self.is_read(site, result));
         let operand = usize::from(site.operation.opcode == Some(Opcode::Atom)) + 1;
-        if arithmetic_kind(ty).is_none() || site.operation.vector.is_some() {
-            return None;
-        }
+        arithmetic_kind(ty)?;
         let mut read = |index: usize| site.operands().get(index).map(|operand| self.read(operand, ty));
-        match site.operation.atomic? {
+        match atomic {
             Atomic::CompareAndSwap => Some(Update::CompareAndSwap { expected: read(2)?, new: read(3)? }),
             Atomic::Exchange => Some(Update::Exchange { new: read(2)? }),
             _ if ty.is_float() => None,
@@ -404,6 +404,11 @@ impl<'m> Compiler<'_, 'm> {
         self.emit(site, part(StateSpace::Global, Direction::Load, source, from.offset));
         self.emit_part(site, part(StateSpace::Shared, Direction::Store, target, to.offset));
     }
+}
+
+/// The type of what a load or store of a parameter moves.
+fn moved_type(operation: &Operation) -> ScalarType {
+    Memory::of(&mut { *operation }).map_or(ScalarType::B32, |memory| memory.ty)
 }
 
 /// The memory that an operation names; `None` for generic addresses.

@@ -14,7 +14,8 @@
 //! 2. *A meaning is not a promise.* It exists for types that an operation does not have
 //!    (`popc.b16`); an engine knows which ones it computes.
 //! 3. Meanings exist for instructions that compute one result of registers and constants (and
-//!    perhaps the opposite of a predicate), and do nothing else.
+//!    perhaps the opposite of a predicate), and do nothing else. Those that load, store or change
+//!    memory have a [`Memory`] instead.
 
 mod bits;
 mod compare;
@@ -22,9 +23,11 @@ mod convert;
 mod float;
 mod integer;
 mod meaning;
+pub mod memory;
 pub mod scalar;
 
 pub use compare::{holds, turned};
 pub use convert::element;
 pub use float::take_direction;
 pub use meaning::{Meaning, Modifiers, Op};
+pub use memory::Memory;

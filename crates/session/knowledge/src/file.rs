@@ -155,7 +155,8 @@ pub(crate) fn twice(cause: &Cause, other: &Cause) -> Error {
     Error { file: cause.file.clone(), line: cause.line, what }
 }
 
-fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
+/// Checks the texts of an entry.
+fn check_texts(entry: &Entry) -> Result<(), String> {
     let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if entry.id.is_empty() || !entry.id.chars().all(is_id) {
         return Err("the id consists of lowercase letters, digits and `-`".into());
@@ -167,6 +168,11 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
     if !entry.source.starts_with("https://") {
         return Err("`source` is the address of public documentation, from https:// on".into());
     }
+    Ok(())
+}
+
+fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
+    check_texts(&entry)?;
     let remedies = remedies(entry.remedy)?;
     let claims = claims(entry.claims.as_deref())?;
     let of = entry.matches;

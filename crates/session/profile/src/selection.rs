@@ -68,13 +68,13 @@ impl Ranks {
         Ranks {
             processes: named
                 .or_else(|| told(&launched))
-                .unwrap_or_else(|| launched.keys().copied().enumerate().collect()),
+                .unwrap_or_else(|| launched.keys().copied().enumerate().gathered()),
         }
     }
 
     /// Ranks 0, 1, … of processes.
     pub fn in_order(processes: impl IntoIterator<Item = u32>) -> Ranks {
-        Ranks { processes: processes.into_iter().enumerate().collect() }
+        Ranks { processes: processes.into_iter().enumerate().gathered() }
     }
 
     /// The rank of a process.
@@ -128,5 +128,5 @@ fn told(launched: &BTreeMap<u32, &Process>) -> Option<BTreeMap<usize, u32>> {
             return None;
         }
     }
-    Some(found.into_iter().map(|(rank, (_, process))| (rank, process.pid)).collect())
+    Some(found.into_iter().map(|(rank, (_, process))| (rank, process.pid)).gathered())
 }

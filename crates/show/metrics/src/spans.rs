@@ -168,6 +168,12 @@ impl<T> Longest<T> {
     }
 }
 
+/// A phase of a process: its start, nanoseconds from the process' own, and its kind.
+type Phase = (u64, PhaseKind);
+
+/// A process: its span, its identifier and its start, nanoseconds since 1970.
+type Of = (u64, u32, u64);
+
 /// A process whose records have been read, or are being read.
 struct TracedProcess {
     /// The identifier of its span.
@@ -341,6 +347,50 @@ impl Collector {
     }
 }
 
+impl Collector {
+    /// The spans of a process' phases.
+    fn phase_spans(&self, (id, pid, start_ns): Of, phases: &[Phase], length: u64) -> Vec<Span> {
+        let ends = phases.iter().skip(1).map(|(start, _)| *start).chain([length]);
+        let lasting = phases.iter().zip(ends).filter(|((start, _), end)| start < end).take(MOST_SPANS);
+        let span = |(&(start, kind), end): (&Phase, u64)| Span {
+            id: self.id(pid, "phase", &[start]),
+            parent: Some(id),
+            name: kind.name().to_owned(),
+            start_ns: start_ns.saturating_add(start),
+            end_ns: start_ns.saturating_add(end),
+            ..Span::default()
+        };
+        lasting.map(span).collect()
+    }
+
+    /// Keeps the longest steps of a process, each within its phase.
+    fn keep_steps(
+        &mut self,
+        (id, pid, start_ns): Of,
+        phases: &[Phase],
+        observed: &ObservedProcess<'_>,
+        place: usize,
+    ) {
+        for (number, step) in observed.iterations.iter().enumerate() {
+            if !self.steps.wants(step.end - step.start, 0) {
+                continue;
+            }
+            let phase = phases.partition_point(|(start, _)| *start <= step.start).checked_sub(1);
+            let phase = phase.map_or(id, |at| self.id(pid, "phase", &[phases[at].0]));
+            let span = Span {
+                id: self.id(pid, "step", &[step.start]),
+                parent: Some(phase),
+                name: "step".to_owned(),
+                start_ns: start_ns.saturating_add(step.start),
+                end_ns: start_ns.saturating_add(step.end),
+                attributes: vec![("apex.step", (number as u64).into())],
+                error: None,
+            };
+            self.steps.add(step.end - step.start, 0, (place, span));
+        }
+    }
+}
+
 impl Observer for Collector {
     fn read(&mut self, _records: u64) {}
 
@@ -378,38 +428,11 @@ impl Observer for Collector {
             end_ns,
             ..Span::default()
         }];
-        let phases: Vec<_> = observed.phases.iter().filter(|(_, kind)| *kind != PhaseKind::Whole).collect();
-        let ends = phases.iter().skip(1).map(|(start, _)| *start).chain([length]);
-        for (&&(start, kind), end) in
-            phases.iter().zip(ends).filter(|((start, _), end)| start < end).take(MOST_SPANS)
-        {
-            spans.push(Span {
-                id: self.id(pid, "phase", &[start]),
-                parent: Some(id),
-                name: kind.name().to_owned(),
-                start_ns: start_ns.saturating_add(start),
-                end_ns: start_ns.saturating_add(end),
-                ..Span::default()
-            });
-        }
+        let phases: Vec<Phase> =
+            observed.phases.iter().copied().filter(|(_, kind)| *kind != PhaseKind::Whole).collect();
+        spans.extend(self.phase_spans((id, pid, start_ns), &phases, length));
         let place = self.processes.len() - 1;
-        for (number, step) in observed.iterations.iter().enumerate() {
-            if !self.steps.wants(step.end - step.start, 0) {
-                continue;
-            }
-            let phase = phases.partition_point(|(start, _)| *start <= step.start).checked_sub(1);
-            let phase = phase.map_or(id, |at| self.id(pid, "phase", &[phases[at].0]));
-            let span = Span {
-                id: self.id(pid, "step", &[step.start]),
-                parent: Some(phase),
-                name: "step".to_owned(),
-                start_ns: start_ns.saturating_add(step.start),
-                end_ns: start_ns.saturating_add(step.end),
-                attributes: vec![("apex.step", (number as u64).into())],
-                error: None,
-            };
-            self.steps.add(step.end - step.start, 0, (place, span));
-        }
+        self.keep_steps((id, pid, start_ns), &phases, observed, place);
         self.processes[place].spans.spans = spans;
     }
 

@@ -2,10 +2,13 @@
 //! when first used, and kept until the process ends.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+#[cfg(feature = "cublas")]
+use std::sync::MutexGuard;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::Number;
-use super::matmul::Blas;
+#[cfg(feature = "cublas")]
+use super::blas::Blas;
 use crate::device::Device;
 use crate::error::Result;
 use crate::launch::{Kernel, Launch};
@@ -54,6 +57,7 @@ pub(super) struct Kernels {
     module: Module,
     routines: [OnceLock<Kernel>; ROUTINES.len()],
     casts: Mutex<HashMap<&'static str, &'static Kernel>>,
+    #[cfg(feature = "cublas")]
     blas: OnceLock<Mutex<Blas>>,
 }
 
@@ -72,6 +76,7 @@ impl Kernels {
             module: device.load_ptx(T::ptx())?,
             routines: [const { OnceLock::new() }; ROUTINES.len()],
             casts: Mutex::default(),
+            #[cfg(feature = "cublas")]
             blas: OnceLock::new(),
         }));
         loaded.insert(key, kernels);
@@ -100,6 +105,7 @@ impl Kernels {
     }
 
     /// cuBLAS, or why not; for one thread at a time, as cuBLAS wants it.
+    #[cfg(feature = "cublas")]
     pub(super) fn blas(&self) -> MutexGuard<'_, Blas> {
         let blas = self.blas.get_or_init(|| Mutex::new(Blas::of(self.module.device())));
         blas.lock().unwrap_or_else(PoisonError::into_inner)

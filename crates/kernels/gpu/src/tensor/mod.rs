@@ -16,12 +16,16 @@
 //! # apex_gpu::Result::Ok(())
 //! ```
 
+#[cfg(feature = "cublas")]
+mod blas;
 mod elementwise;
 mod kernels;
 mod matmul;
 mod operators;
 mod reduce;
 mod shape;
+#[cfg(not(feature = "cublas"))]
+mod without_blas;
 
 use std::fmt;
 use std::ops::Range;

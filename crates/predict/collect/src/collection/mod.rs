@@ -255,15 +255,19 @@ fn manifest(
         ..Manifest::new(kind, &setup.device.name, suite)
     };
     let path = options.folder.join(apex_dataset::MANIFEST);
-    if !path.exists() {
-        return Ok(new);
+    match path.exists() {
+        true => going_on(Manifest::read(&path)?, new, &options.folder),
+        false => Ok(new),
     }
-    let old = Manifest::read(&path)?;
+}
+
+/// The manifest of a collection that goes on in a folder; an error if the folder holds another one.
+fn going_on(old: Manifest, new: Manifest, folder: &Path) -> Result<Manifest, Error> {
     let differs = |what: &str, there: &dyn std::fmt::Debug, here: &dyn std::fmt::Debug| {
         let (there, here) = (format!("{there:?}"), format!("{here:?}"));
         let other = format!(
             "{} holds another collection: its {what} is {there}, not {here}; use the same, or another folder",
-            apex_untrusted::shown(&options.folder)
+            apex_untrusted::shown(folder)
         );
         if there == here { Ok(()) } else { Err(Error::Refused(other)) }
     };
@@ -272,7 +276,7 @@ fn manifest(
     differs("suite", &old.suite, &new.suite)?;
     differs("seed", &old.seed, &new.seed)?;
     differs("list of families", &old.families, &new.families)?;
-    let going_on = |old: Option<CountersUsed>, new: Option<CountersUsed>| match (old, new) {
+    let counted = |old: Option<CountersUsed>, new: Option<CountersUsed>| match (old, new) {
         (Some(old), Some(new)) => {
             let used = CountersUsed { passes: old.passes, ..new };
             differs("list of metrics", &old.metrics, &used.metrics).map(|()| Some(used))
@@ -284,8 +288,8 @@ fn manifest(
         clocks: old.clocks,
         empty_kernel_us: old.empty_kernel_us,
         empty_kernel_profiled_us: old.empty_kernel_profiled_us,
-        counters: going_on(old.counters, new.counters)?,
-        throughput: going_on(old.throughput, new.throughput)?,
+        counters: counted(old.counters, new.counters)?,
+        throughput: counted(old.throughput, new.throughput)?,
         ..new
     })
 }

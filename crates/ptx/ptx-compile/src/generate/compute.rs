@@ -58,47 +58,22 @@ impl Generator<'_> {
     fn half(&mut self, kind: Kind, to: u8, sources: &[Reg], half: usize) {
         match kind {
             Kind::Copy => self.fetch(sources[0], half, to),
-            Kind::Simple(vex) | Kind::Float(vex) => {
-                let a = self.reg(sources[0], half, A);
-                let b = self.rm(sources[1], half);
-                self.asm.vector(vex, to, a, b);
-            }
+            Kind::Simple(vex) | Kind::Float(vex) => self.binary(vex, to, sources, half),
             Kind::Fma => self.multiply_add(to, sources),
-            Kind::SquareRoot => {
-                let a = self.rm(sources[0], 0);
-                self.asm.two(op::SQRTPS, to, a);
-            }
-            Kind::Reciprocal => {
-                let one = self.asm.constant([1f32.to_bits(); 8]);
-                self.asm.two(op::MOVUPS_LOAD, A, one);
-                let a = self.rm(sources[0], 0);
-                self.asm.vector(op::DIVPS, to, A, a);
-            }
+            Kind::SquareRoot => self.unary(op::SQRTPS, to, sources[0], 0),
+            Kind::Reciprocal => self.reciprocal(to, sources[0]),
             Kind::Extremum { least } => self.extremum(least, to, sources),
             Kind::FmaDirected(control) => {
                 self.asm.set_control(control);
                 self.multiply_add(to, sources);
                 self.asm.set_control(DEFAULT_CONTROL);
             }
-            Kind::Unary(vex) => {
-                let a = self.rm(sources[0], half);
-                self.asm.two(vex, to, a);
-            }
-            Kind::Round(direction) => {
-                let a = self.rm(sources[0], 0);
-                self.asm.with_byte(op::ROUNDPS, to, 0, a, direction);
-            }
-            Kind::RoundDouble(direction) => {
-                let a = self.rm(sources[0], half);
-                self.asm.with_byte(op::ROUNDPD, to, 0, a, direction);
-            }
+            Kind::Unary(vex) => self.unary(vex, to, sources[0], half),
+            Kind::Round(direction) => self.round(op::ROUNDPS, direction, to, sources[0], 0),
+            Kind::RoundDouble(direction) => self.round(op::ROUNDPD, direction, to, sources[0], half),
             Kind::Keep(bits) => self.with_constant(op::PAND, to, sources[0], half, bits),
             Kind::Flip(bits) => self.with_constant(op::PXOR, to, sources[0], half, bits),
-            Kind::Negate(vex) => {
-                let a = self.rm(sources[0], half);
-                self.asm.vector(op::PXOR, B, B, Rm::Ymm(B));
-                self.asm.vector(vex, to, B, a);
-            }
+            Kind::Negate(vex) => self.negate(vex, to, sources[0], half),
             Kind::ExtremumDouble { least } => self.extremum_of_doubles(least, to, sources, half),
             Kind::FmaDouble | Kind::ReciprocalDouble | Kind::Widen | Kind::ToDouble { .. } => {
                 self.double(kind, to, sources, half);
@@ -117,45 +92,82 @@ impl Generator<'_> {
             Kind::Funnel { left } => self.funnel(left, to, sources),
             Kind::Divide { signed, remainder } => self.divide(signed, remainder, to, sources),
             Kind::Resize(sizes) => self.resize(sizes, to, sources[0]),
-            Kind::MultiplyAdd => {
-                let a = self.reg(sources[0], 0, A);
-                let b = self.rm(sources[1], 0);
-                self.asm.vector(op::PMULLD, A, a, b);
-                let c = self.rm(sources[2], 0);
-                self.asm.vector(op::PADDD, to, A, c);
-            }
+            Kind::MultiplyAdd => self.multiply_add_words(to, sources),
             Kind::Wide { signed, add } => self.wide(signed, add, to, sources, half),
-            Kind::ShiftLong(vex) => {
-                self.widen(sources[1], half, false, B);
-                let a = self.reg(sources[0], half, A);
-                self.asm.vector(vex, to, a, Rm::Ymm(B));
-            }
-            Kind::CompareFloat(code) => {
-                let a = self.reg(sources[0], 0, A);
-                let b = self.rm(sources[1], 0);
-                self.asm.with_byte(op::CMPPS, to, a, b, code);
-            }
+            Kind::ShiftLong(vex) => self.shift_long(vex, to, sources, half),
+            Kind::CompareFloat(code) => self.compare_singles(code, to, sources),
             Kind::Compare { relation, signed, long } => self.compare(relation, signed, long, to, sources),
-            Kind::Select { long } => {
-                match long {
-                    true => self.widen(sources[2], half, true, B),
-                    false => self.fetch(sources[2], 0, B),
-                }
-                let no = self.reg(sources[1], half, A);
-                let yes = self.rm(sources[0], half);
-                self.asm.blend(to, no, yes, B);
-            }
+            Kind::Select { long } => self.select(long, to, sources, half),
             Kind::Extend { signed } => self.widen(sources[0], half, signed, to),
-            Kind::Truncate => {
-                self.fetch(sources[0], 0, C);
-                self.fetch(sources[0], 1, A);
-                self.join_halves(to);
-            }
-            Kind::ToFloat => {
-                let a = self.rm(sources[0], 0);
-                self.asm.two(op::CVTDQ2PS, to, a);
-            }
+            Kind::Truncate => self.truncate(to, sources[0]),
+            Kind::ToFloat => self.unary(op::CVTDQ2PS, to, sources[0], 0),
         }
+    }
+
+    fn unary(&mut self, vex: Vex, to: u8, a: Reg, half: usize) {
+        let a = self.rm(a, half);
+        self.asm.two(vex, to, a);
+    }
+
+    fn binary(&mut self, vex: Vex, to: u8, sources: &[Reg], half: usize) {
+        let a = self.reg(sources[0], half, A);
+        let b = self.rm(sources[1], half);
+        self.asm.vector(vex, to, a, b);
+    }
+
+    fn round(&mut self, vex: Vex, direction: u8, to: u8, a: Reg, half: usize) {
+        let a = self.rm(a, half);
+        self.asm.with_byte(vex, to, 0, a, direction);
+    }
+
+    fn reciprocal(&mut self, to: u8, a: Reg) {
+        let one = self.asm.constant([1f32.to_bits(); 8]);
+        self.asm.two(op::MOVUPS_LOAD, A, one);
+        let a = self.rm(a, 0);
+        self.asm.vector(op::DIVPS, to, A, a);
+    }
+
+    /// `0 - a`.
+    fn negate(&mut self, vex: Vex, to: u8, a: Reg, half: usize) {
+        let a = self.rm(a, half);
+        self.asm.vector(op::PXOR, B, B, Rm::Ymm(B));
+        self.asm.vector(vex, to, B, a);
+    }
+
+    fn multiply_add_words(&mut self, to: u8, sources: &[Reg]) {
+        self.binary(op::PMULLD, A, sources, 0);
+        let c = self.rm(sources[2], 0);
+        self.asm.vector(op::PADDD, to, A, c);
+    }
+
+    /// Shifts longs by words.
+    fn shift_long(&mut self, vex: Vex, to: u8, sources: &[Reg], half: usize) {
+        self.widen(sources[1], half, false, B);
+        let a = self.reg(sources[0], half, A);
+        self.asm.vector(vex, to, a, Rm::Ymm(B));
+    }
+
+    fn compare_singles(&mut self, code: u8, to: u8, sources: &[Reg]) {
+        let a = self.reg(sources[0], 0, A);
+        let b = self.rm(sources[1], 0);
+        self.asm.with_byte(op::CMPPS, to, a, b, code);
+    }
+
+    fn select(&mut self, long: bool, to: u8, sources: &[Reg], half: usize) {
+        match long {
+            true => self.widen(sources[2], half, true, B),
+            false => self.fetch(sources[2], 0, B),
+        }
+        let no = self.reg(sources[1], half, A);
+        let yes = self.rm(sources[0], half);
+        self.asm.blend(to, no, yes, B);
+    }
+
+    /// The lower words of longs.
+    fn truncate(&mut self, to: u8, long: Reg) {
+        self.fetch(long, 0, C);
+        self.fetch(long, 1, A);
+        self.join_halves(to);
     }
 
     /// `a * b + c`. The result may be in the register of any of the three.

@@ -55,6 +55,11 @@ impl Area {
     fn has(&self, step: usize) -> bool {
         (self.branch + 1..self.end).contains(&step)
     }
+
+    /// Where the blocks after the one at `start` start.
+    fn later(&self, start: usize) -> impl Iterator<Item = usize> {
+        self.starts.iter().copied().filter(move |later| *later > start)
+    }
 }
 
 /// The prologue, if batches may pass it.
@@ -582,9 +587,7 @@ impl<'f, 's> Builder<'f, 's> {
         let after = lane_loop.map(|_| finder.live_before(last));
         let stays = lane_loop.map(|of| ptx_compile::Guard { predicate: of.mask, negated: false });
         let waiting = match (&open.masked, lane_loop) {
-            (Some((area, ..)), _) => {
-                area.starts.iter().filter(|start| **start > first).chain([&area.end]).copied().collect()
-            }
+            (Some((area, ..)), _) => area.later(first).chain([area.end]).collect(),
             (None, Some(_)) => vec![last],
             (None, None) => Vec::new(),
         };
@@ -595,19 +598,8 @@ impl<'f, 's> Builder<'f, 's> {
             open.counted.unguarded += u64::from(guard.is_none());
             match (&step.op, &finder.source.lowered[at]) {
                 (Op::Jump { target }, _) => {
-                    open.counted.jumps = guard.is_none();
-                    let area = self.areas.iter().find(|area| area.branch == at || area.has(at));
-                    end = Some(match (area, guard) {
-                        (Some(area), guard) => {
-                            counted = self.divide(&mut open, area, guard, (at, *target as usize));
-                            End::Jump(self.target(last))
-                        }
-                        (None, None) => End::Jump(self.target(*target as usize)),
-                        (None, Some(guard)) => {
-                            let taken = self.target(*target as usize);
-                            End::Branch { guard, taken, next: self.target(at + 1) }
-                        }
-                    });
+                    let (ends, divided) = self.jump(&mut open, guard, (at, *target as usize), last);
+                    (end, counted) = (Some(ends), divided);
                 }
                 (Op::Lanes { args, .. }, Lowered::Computes(meaning)) => {
                     let sources = [args.a, args.b, args.c].into_iter().filter(|reg| reg.is_some());
@@ -635,15 +627,34 @@ impl<'f, 's> Builder<'f, 's> {
         let end = end.unwrap_or_else(|| End::Jump(self.target(last)));
         let mask = open.masked.as_ref().map(|(area, here, _)| Mask {
             here: *here,
-            later: area
-                .starts
-                .iter()
-                .filter(|start| **start > first)
-                .map(|start| self.masks[start])
-                .collect(),
+            later: area.later(first).map(|start| self.masks[&start]).collect(),
         });
         self.region.blocks.push(Block { lane_loop, mask, counted, instructions: open.instructions, end });
         self.counted.push(open.counted);
+    }
+
+    /// The end of a block whose step `at` jumps to `to` where the guard lets it, and the guard that
+    /// is counted where this divides the threads.
+    fn jump(
+        &mut self,
+        open: &mut Open<'f>,
+        guard: Option<ptx_compile::Guard>,
+        (at, to): (usize, usize),
+        last: usize,
+    ) -> (End, Option<ptx_compile::Guard>) {
+        open.counted.jumps = guard.is_none();
+        let area = self.areas.iter().find(|area| area.branch == at || area.has(at));
+        match (area, guard) {
+            (Some(area), guard) => {
+                let counted = self.divide(open, area, guard, (at, to));
+                (End::Jump(self.target(last)), counted)
+            }
+            (None, None) => (End::Jump(self.target(to)), None),
+            (None, Some(guard)) => {
+                let taken = self.target(to);
+                (End::Branch { guard, taken, next: self.target(at + 1) }, None)
+            }
+        }
     }
 
     /// Begins a block. A block of an area is preceded by one that skips it if it has no threads.
@@ -665,7 +676,7 @@ impl<'f, 's> Builder<'f, 's> {
         let end = End::Branch { guard, taken: self.target(last), next };
         self.region.blocks.push(Block { end, ..Block::default() });
         self.counted.push(Counted { steps: 0, divides: false, is_masked: true, ..counted });
-        let later = area.starts.iter().copied().filter(|start| *start > first).chain([area.end]);
+        let later = area.later(first).chain([area.end]);
         let needed = later.map(|at| self.finder.live_before(at)).collect();
         Open {
             instructions: Vec::new(),

@@ -16,7 +16,7 @@ use crate::fault::{Fault, FaultKind, Stop};
 use crate::memory::spaces::{CLUSTER_UNIT, ClusterMemory};
 use crate::native::Engine;
 use crate::operands::{Class, Reg};
-use crate::program::{KernelAttributes, Program};
+use crate::program::{Kernel, KernelAttributes, Program};
 use crate::registers::lanes::WARP;
 use apex_counts::Place;
 use cuda_launch::{Dim3, LaunchConfig};
@@ -140,18 +140,14 @@ pub(crate) fn kernel_name(linked: &Linked, kernel: KernelId) -> String {
     linked.program.functions[function as usize].name.to_string()
 }
 
-/// Checks a launch; the error is a sentence.
-pub(crate) fn prepare<'a>(
-    linked: &'a Linked,
-    kernel_id: KernelId,
-    params: &LaunchParams,
-    memory: &'a dyn Memory,
-    cancel: &'a AtomicBool,
-    region: Region,
-) -> Result<Launch<'a>, String> {
-    let kernel = &linked.program.kernels[kernel_id.0 as usize];
-    let attributes = &kernel.attributes;
-    let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = params.config;
+/// Bytes of shared memory that a block of a launch has.
+fn shared_bytes(kernel: &Kernel, params: &LaunchParams) -> u64 {
+    u64::from(kernel.dynamic_start) + u64::from(params.config.dynamic_shared_bytes)
+}
+
+/// Checks the sizes of a launch; the error is a sentence.
+fn check(attributes: &KernelAttributes, params: &LaunchParams, shared_bytes: u64) -> Result<(), String> {
+    let LaunchConfig { grid, block, .. } = params.config;
     let threads = block.count();
     if grid.is_empty() || block.is_empty() {
         return Err("a grid and a block need at least one element along each axis".to_owned());
@@ -168,7 +164,6 @@ pub(crate) fn prepare<'a>(
     {
         return Err(format!("the kernel requires blocks of {required:?} threads, not {block:?}"));
     }
-    let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(dynamic_shared_bytes);
     if shared_bytes > MAX_SHARED.into() {
         return Err(format!(
             "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"
@@ -178,6 +173,22 @@ pub(crate) fn prepare<'a>(
     if params.params.len() < wanted {
         return Err(format!("the kernel takes {wanted} bytes of parameters, not {}", params.params.len()));
     }
+    Ok(())
+}
+
+/// Checks a launch and makes it ready; the error is a sentence.
+pub(crate) fn prepare<'a>(
+    linked: &'a Linked,
+    kernel_id: KernelId,
+    params: &LaunchParams,
+    memory: &'a dyn Memory,
+    cancel: &'a AtomicBool,
+    region: Region,
+) -> Result<Launch<'a>, String> {
+    let kernel = &linked.program.kernels[kernel_id.0 as usize];
+    let attributes = &kernel.attributes;
+    let (threads, shared_bytes) = (params.config.block.count(), shared_bytes(kernel, params));
+    check(attributes, params, shared_bytes)?;
     let functions = linked.program.functions.len();
     let code = &linked.program.functions[kernel.function as usize].code;
     Ok(Launch {

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use apex_counts::{Direction, InstructionClass, Place, Width};
 use ptx::ScalarType;
 use ptx::instruction::{Atomic, Flag, Opcode, Operation, Order, counted_class};
+use ptx_lower::Memory;
 
 use crate::code::{Code, Op};
 use crate::launch::Launch;
@@ -99,7 +100,7 @@ fn work(op: &Op, opcode: Option<Opcode>) -> u32 {
 
 fn site(operation: &Operation, op: &Op, counts: bool) -> Site {
     let access = match op {
-        Op::Access { .. } => direction(operation).map(|direction| (direction, bytes(operation))),
+        Op::Access { .. } => moved(operation),
         _ => None,
     };
     Site {
@@ -128,21 +129,16 @@ fn treatment(operation: &Operation) -> Treatment {
     }
 }
 
-fn direction(operation: &Operation) -> Option<Direction> {
-    Some(match operation.opcode? {
-        Opcode::Ld | Opcode::Ldu => Direction::Load,
+/// The direction of an access and the bytes of a lane; of a copy the step itself knows these.
+fn moved(operation: &Operation) -> Option<(Direction, u32)> {
+    match operation.opcode {
         // `cp.async` reads global memory and writes shared memory: the address of the access is
         // where it writes.
-        Opcode::St | Opcode::Cp => Direction::Store,
-        Opcode::Atom | Opcode::Red => Direction::Atomic,
-        _ => return None,
-    })
-}
-
-/// Bytes that a lane accesses; of a copy the step itself knows.
-fn bytes(operation: &Operation) -> u32 {
-    let element = operation.types().last().map_or(0, |ty| ty.bytes());
-    u32::from(operation.vector.unwrap_or(1)) * element as u32
+        Some(Opcode::Cp) => {
+            Some((Direction::Store, operation.types().last().map_or(0, |ty| ty.bytes() as u32)))
+        }
+        _ => Memory::of(&mut { *operation }).map(|memory| (memory.direction, memory.bytes() as u32)),
+    }
 }
 
 /// Floating-point operations of a thread (of a warp's share for matrix products) and their width.
@@ -198,8 +194,8 @@ mod tests {
             Some((Width::Tensor, 2 * 16 * 8 * 16 / 32))
         );
         assert_eq!(operations(&of("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")), None);
-        assert_eq!(bytes(&of("ld.global.nc.v4.f32")), 16);
-        assert_eq!(bytes(&of("st.shared.u8")), 1);
-        assert_eq!(bytes(&of("atom.global.add.f64")), 8);
+        assert_eq!(moved(&of("ld.global.nc.v4.f32")), Some((Direction::Load, 16)));
+        assert_eq!(moved(&of("st.shared.u8")), Some((Direction::Store, 1)));
+        assert_eq!(moved(&of("atom.global.add.f64")), Some((Direction::Atomic, 8)));
     }
 }

@@ -1,22 +1,13 @@
 //! The memory accesses of an instruction.
 
+use apex_counts::Direction;
+
 use super::modifier::Flag;
 use super::opcode::Opcode;
 use super::operation::Operation;
 use crate::body::{Address, Base, Operand};
 use crate::syntax::tree::Constant;
 use crate::syntax::types::{ScalarType, StateSpace};
-
-/// The direction of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// It reads.
-    Load,
-    /// It writes.
-    Store,
-    /// It does both, indivisibly.
-    Atomic,
-}
 
 /// The addresses that a warp accesses, given those in its lanes' registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -30,7 +30,8 @@ mod operation;
 
 use std::collections::HashMap;
 
-pub use access::{Access, Direction, Shape, accesses};
+pub use access::{Access, Shape, accesses};
+pub use apex_counts::Direction;
 pub use class::{Class, counted_class};
 pub use effect::{Carry, Control, Synchronization};
 pub use modifier::{

@@ -157,28 +157,38 @@ impl Definitions {
     }
 }
 
-/// Values by identifier. Identifiers count from 1, so nearly all sit in `dense`; a damaged file's
-/// absurd ones in `rest`, where they cost no memory in proportion to their value.
+/// Values by identifier. Identifiers count from 1, so nearly all sit in `dense`; those that come
+/// before their predecessors, and a damaged file's absurd ones, in `early`, where they cost no
+/// memory in proportion to their value.
+///
+/// One type of map serves the tables of all types: one for each of them was a fifth of this crate's
+/// machine code.
 #[derive(Clone, Debug)]
 struct Table<T> {
     /// Identifier `i` at `i - 1`.
     dense: Vec<T>,
-    rest: BTreeMap<u32, T>,
+    early: Vec<Option<T>>,
+    /// The places in `early`, by identifier.
+    places: BTreeMap<u32, usize>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Table<T> {
-        Table { dense: Vec::new(), rest: BTreeMap::new() }
+        Table { dense: Vec::new(), early: Vec::new(), places: BTreeMap::new() }
     }
 }
 
 impl<T> Table<T> {
     fn get(&self, id: u32) -> Option<&T> {
-        self.dense.get((id as usize).wrapping_sub(1)).or_else(|| self.rest.get(&id))
+        let early = || self.early[*self.places.get(&id)?].as_ref();
+        self.dense.get((id as usize).wrapping_sub(1)).or_else(early)
     }
 
     fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        self.dense.get_mut((id as usize).wrapping_sub(1)).or_else(|| self.rest.get_mut(&id))
+        match self.dense.get_mut((id as usize).wrapping_sub(1)) {
+            None => self.early[*self.places.get(&id)?].as_mut(),
+            found => found,
+        }
     }
 
     /// A later value of an identifier replaces an earlier one. 0 stands for none and can't be
@@ -191,16 +201,26 @@ impl<T> Table<T> {
             *old = value;
         } else if id as usize == self.dense.len() + 1 {
             self.dense.push(value);
-            while let Some(next) = self.rest.remove(&(self.dense.len() as u32 + 1)) {
-                self.dense.push(next);
-            }
+            self.append_early();
         } else {
-            self.rest.insert(id, value);
+            self.places.insert(id, self.early.len());
+            self.early.push(Some(value));
+        }
+    }
+
+    /// Appends the values whose predecessors have come.
+    fn append_early(&mut self) {
+        while let Some(place) = self.places.remove(&(self.dense.len() as u32 + 1)) {
+            self.dense.extend(self.early[place].take());
+        }
+        if self.places.is_empty() {
+            self.early.clear();
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = &T> {
-        self.dense.iter().chain(self.rest.values())
+        let early = self.places.values().filter_map(|&place| self.early[place].as_ref());
+        self.dense.iter().chain(early)
     }
 }
 

@@ -150,44 +150,12 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     let mut left = all.clone();
     add_idle_time(profile, findings, &mut left);
     let explained = explained(findings);
-    let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
-    let all_of = |finding: &Finding| time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value);
-    let of_itself = |finding: &Finding| match finding.saving.observed {
-        Some(_) => all_of(finding) * OBSERVED,
-        None => all_of(finding),
-    };
-    // A known cause that was sampled takes its time before the place that it explains.
-    let explains = |finding: &Finding, place: &Finding| {
-        let both = finding.saving.observed.is_some() && place.saving.observed.is_some();
-        both && finding.explains.contains(&place.slug) && all_of(finding) >= PART * all_of(place)
-    };
-    let led = |finding: &Finding| {
-        let goes_before = |other: &Finding| finding.leads.contains(&other.rule) || explains(finding, other);
-        let led = findings.iter().filter(|other| goes_before(other));
-        led.map(|other| of_itself(other).next_up()).fold(0.0, f64::max)
-    };
-    let wanted = |f: usize| of_itself(&findings[f]).max(led(&findings[f]));
-    order.order_by(|&a, &b| {
-        let depth = |f: usize| {
-            let rule = &findings[f].rule;
-            let own = ancestors_and_self(rule, &fired).any(|rule| explained.contains_key(rule));
-            let container =
-                findings[f].part_of.as_ref().map_or(0, |rule| 1 + ancestors(rule, &fired).count());
-            (ancestors(rule, &fired).count() + usize::from(own)).max(container)
-        };
-        depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))
-    });
-    for f in order {
+    for f in host_order(findings, &fired, &explained) {
         let (Some(rule), Some(time)) = (Rule::named(&findings[f].rule), findings[f].saving.time_ns) else {
             continue;
         };
-        let known = explained.get(rule.id).map(|&at| (findings[at].rule.clone(), at));
-        let container = findings[f].part_of.clone();
-        let container = container.and_then(|rule| Some((rule.clone(), *fired.get(&rule)?)));
-        let known = known.or(container.filter(|_| !explained.values().any(|&at| at == f)));
-        let parent = ancestors(rule.id, &fired).next().map(|(parent, at)| (parent.to_owned(), at)).or(known);
-        let parent = parent.map(|(parent, at)| (parent, findings[at].saving.time_ns));
-        let limit = parent.as_ref().and_then(|(_, saving)| *saving);
+        let parent = container(findings, f, &fired, &explained);
+        let limit = parent.as_ref().and_then(|(_, at)| findings[*at].saving.time_ns);
         let busy = findings[f].saving.beyond.take().unwrap_or_default();
         let value = match parent {
             Some(_) => time.value.min(all.during(rule.idle)),
@@ -203,6 +171,61 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         findings[f].saving = Saving { observed, ..rules::job_saving(profile, saved) };
         findings[f].within = parent.map(|(parent, _)| parent);
     }
+}
+
+/// What a finding would save, with the device's work that it claims.
+fn all_of(finding: &Finding) -> f64 {
+    time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value)
+}
+
+/// The order in which findings on the host's side take from the idle time: those that others lie
+/// within before these, then by what they would save.
+fn host_order(
+    findings: &[Finding],
+    fired: &BTreeMap<String, usize>,
+    explained: &BTreeMap<String, usize>,
+) -> Vec<usize> {
+    let of_itself = |finding: &Finding| match finding.saving.observed {
+        Some(_) => all_of(finding) * OBSERVED,
+        None => all_of(finding),
+    };
+    // A known cause that was sampled takes its time before the place that it explains.
+    let explains = |finding: &Finding, place: &Finding| {
+        let both = finding.saving.observed.is_some() && place.saving.observed.is_some();
+        both && finding.explains.contains(&place.slug) && all_of(finding) >= PART * all_of(place)
+    };
+    let led = |finding: &Finding| {
+        let goes_before = |other: &Finding| finding.leads.contains(&other.rule) || explains(finding, other);
+        let led = findings.iter().filter(|other| goes_before(other));
+        led.map(|other| of_itself(other).next_up()).fold(0.0, f64::max)
+    };
+    let wanted = |f: usize| of_itself(&findings[f]).max(led(&findings[f]));
+    let depth = |f: usize| {
+        let rule = &findings[f].rule;
+        let own = ancestors_and_self(rule, fired).any(|rule| explained.contains_key(rule));
+        let container = findings[f].part_of.as_ref().map_or(0, |rule| 1 + ancestors(rule, fired).count());
+        (ancestors(rule, fired).count() + usize::from(own)).max(container)
+    };
+    let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
+    order.order_by(|&a, &b| depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a))));
+    order
+}
+
+/// The finding that one lies within, by rule and place: that of its rule's parent, of the known cause
+/// that explains it, or of the rule that it is a part of.
+fn container(
+    findings: &[Finding],
+    of: usize,
+    fired: &BTreeMap<String, usize>,
+    explained: &BTreeMap<String, usize>,
+) -> Option<(String, usize)> {
+    let finding = &findings[of];
+    let parent = ancestors(&finding.rule, fired).next().map(|(parent, at)| (parent.to_owned(), at));
+    let cause = explained.get(&finding.rule).map(|&at| (findings[at].rule.clone(), at));
+    parent.or(cause).or_else(|| {
+        let whole = finding.part_of.as_ref().filter(|_| !explained.values().any(|&at| at == of))?;
+        Some((whole.clone(), *fired.get(whole)?))
+    })
 }
 
 /// The maximum that a change on the host's side can save, nanoseconds: all idle time, plus the

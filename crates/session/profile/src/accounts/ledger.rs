@@ -1,5 +1,6 @@
 //! Exact sums of a device's time by account and phase, in whole nanoseconds.
 
+use apex_ordered::Gather;
 use std::sync::Arc;
 
 use super::{Accounts, IdleCause, OverTime, Pauses, PhaseKind};
@@ -191,7 +192,7 @@ impl Ledger {
             collectives: of(COLLECTIVES),
             waiting: Vec::new(),
             copies: of(COPIES),
-            idle: idle.filter(|(_, times)| !times.is_empty()).collect(),
+            idle: idle.filter(|(_, times)| !times.is_empty()).gathered(),
             unknown: of(UNKNOWN),
         }
     }
@@ -216,7 +217,7 @@ impl Ledger {
             collectives: figure(COLLECTIVES),
             waiting: Figure::default(),
             copies: figure(COPIES),
-            idle: idle.filter(|(_, time)| time.bounds().1 > 0.0).collect(),
+            idle: idle.filter(|(_, time)| time.bounds().1 > 0.0).gathered(),
             pauses: self.pauses_of(ends, phase),
             unknown: figure(UNKNOWN),
         }

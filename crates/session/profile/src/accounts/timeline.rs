@@ -6,6 +6,7 @@
 //! [`Ledger`]: when the whole device is known to be done, or when too much is open. Memory is bounded by that, never by the
 //! number of records.
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, VecDeque};
 
 use apex_trace::definition::StreamKind;
@@ -574,7 +575,7 @@ impl Gaps {
             Figure::predicted(length, ((length - off).max(0.0), length + off))
         };
         let OpenGap { start, phase, before, by, .. } = gap;
-        let by = IdleCause::ALL.into_iter().zip(by).filter(|&(_, time)| time > 0.0).collect();
+        let by = IdleCause::ALL.into_iter().zip(by).filter(|&(_, time)| time > 0.0).gathered();
         let [before, after] = [before, after].map(|kernel| kernel.map(|kernel| kernel as usize));
         self.longest.push(Gap { start_ns: start as f64, duration_ns, phase, before, after, by });
         self.longest.sort_by(|a, b| b.duration_ns.value.total_cmp(&a.duration_ns.value));

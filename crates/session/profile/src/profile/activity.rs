@@ -3,7 +3,7 @@
 
 mod waits;
 
-use apex_ordered::Gather;
+use apex_ordered::{Gather, Order};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -649,7 +649,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 cpu_ns: sums.cpu_ns as f64,
             };
         let mut calls: Vec<PhaseCall> = counts.calls.iter().map(call).collect();
-        calls.sort_by(|a, b| {
+        calls.order_by(|a, b| {
             let key = |call: &PhaseCall| (call.direction, call.pageable, call.asynchronous);
             b.cpu_ns.total_cmp(&a.cpu_ns).then_with(|| a.name.cmp(&b.name)).then_with(|| key(a).cmp(&key(b)))
         });

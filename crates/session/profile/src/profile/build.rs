@@ -389,7 +389,7 @@ impl Builder {
             activities: self.activities,
             collectives: self.collectives,
             defects: self.defects,
-            machine_code: self.machine_code.into_iter().collect(),
+            machine_code: self.machine_code.into_iter().gathered(),
             totals: Totals::default(),
             recorder: Recorder::default(),
             unpredicted: Vec::new(),

@@ -5,6 +5,7 @@
 //! different devices under the same ordinal (`CUDA_VISIBLE_DEVICES`, several hosts), it is the rank
 //! that uses the device, and otherwise the UUID, as `nvidia-smi -L` prints it.
 
+use apex_ordered::Order;
 use apex_trace::own_pid;
 
 use super::{Activity, Device, Profile};
@@ -100,7 +101,7 @@ impl Profile {
 
 fn are_distinct(cells: &[String]) -> bool {
     let mut sorted: Vec<&String> = cells.iter().collect();
-    sorted.sort_unstable();
+    sorted.order_by(Ord::cmp);
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 

@@ -6,6 +6,7 @@
 //! whatever rate the sampler could keep, and a thread's times add up to the time that it was
 //! watched.
 
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 
 use apex_host_stacks::Span;
@@ -92,14 +93,14 @@ impl HostProfile {
     pub(super) fn finish(&mut self, place: &[usize]) {
         let mut order: Vec<usize> = (0..self.threads.len()).collect();
         let by = |&at: &usize| (-self.threads[at].running_ns, -self.threads[at].sampled_ns);
-        order.sort_by(|a, b| by(a).partial_cmp(&by(b)).unwrap_or(std::cmp::Ordering::Equal));
+        order.order_by(|a, b| by(a).partial_cmp(&by(b)).unwrap_or(std::cmp::Ordering::Equal));
         let mut number = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| number[old] = new);
         self.threads = order.into_iter().map(|at| self.threads[at].clone()).collect();
         for one in &mut self.stacks {
             (one.thread, one.stack) = (number[one.thread], place[one.stack]);
         }
-        self.stacks.sort_by(|a, b| {
+        self.stacks.order_by(|a, b| {
             b.time_ns.total_cmp(&a.time_ns).then_with(|| (a.thread, a.stack).cmp(&(b.thread, b.stack)))
         });
     }
@@ -173,7 +174,7 @@ impl Profile {
             functions: functions.finish(&Pool::of_time(time_ns, samples), time_ns),
         });
         let mut finished: Vec<HostFunctions> = finished.collect();
-        finished.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+        finished.order_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
         finished
     }
 
@@ -188,7 +189,7 @@ impl Profile {
                 one.time_ns;
         }
         let mut places: Vec<(String, f64)> = places.into_iter().collect();
-        places.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        places.order_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         places
     }
 }

@@ -1,5 +1,6 @@
 //! Values that a profile holds once, however often they were met.
 
+use apex_ordered::Order;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -39,11 +40,11 @@ impl<T: Clone + Eq + Hash + Ord> Interned<T> {
     /// is in it.
     pub fn finish(self) -> (Vec<T>, Vec<usize>) {
         let mut order: Vec<usize> = (0..self.list.len()).collect();
-        order.sort_by(|&a, &b| self.list[a].cmp(&self.list[b]));
+        order.order_by(|&a, &b| self.list[a].cmp(&self.list[b]));
         let mut place = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
         let mut list = self.list;
-        list.sort();
+        list.order_by(Ord::cmp);
         (list, place)
     }
 }

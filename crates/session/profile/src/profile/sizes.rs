@@ -4,7 +4,7 @@
 //! groups, one for each power of two, with the exact extremes of each group. Groups are bounded in
 //! number, and those of several processes add up in any order.
 
-use apex_ordered::Order;
+use apex_ordered::{Gather, Order};
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -74,7 +74,7 @@ impl Sizes {
     pub fn scaled(&self, share: f64) -> Self {
         let scaled = |group: &SizeGroup| (group.count as f64 * share).round() as u64;
         let groups = self.0.iter().map(|(&at, group)| (at, SizeGroup { count: scaled(group), ..*group }));
-        Self(groups.filter(|(_, group)| group.count > 0).collect())
+        Self(groups.filter(|(_, group)| group.count > 0).gathered())
     }
 
     /// The groups, by size.

@@ -6,6 +6,7 @@
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Flag, Opcode, Phase};
 use ptx::{ScalarType, StateSpace};
+use ptx_lower::memory;
 
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::address::generic_of_shared;
@@ -84,7 +85,7 @@ fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut 
 /// `cp.async` of 4, 8 or 16 bytes for each lane.
 fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let policy = form.take(Flag::CacheHint);
-    load_store::cache_hints(form);
+    memory::take_cache_hints(form);
     let (_, _) = (form.take_space(), form.take_space());
     let mut operands = line.operands.as_slice();
     if policy {
@@ -288,7 +289,7 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -
     let no_complete = form.take(Flag::NoComplete);
     let expects = form.take(Flag::ExpectsBytes);
     let parity = form.take(Flag::Parity);
-    load_store::ordering(form);
+    memory::take_order(form);
     let space = form.take_space();
     form.take_type();
     match (operation, line.operands.as_slice()) {

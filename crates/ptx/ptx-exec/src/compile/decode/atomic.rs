@@ -5,14 +5,13 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
-use ptx::instruction::{Atomic, Flag, Opcode};
+use ptx::instruction::{Atomic, Opcode};
+use ptx_lower::Memory;
 
 use crate::arithmetic::numbers;
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::control::copy;
-use crate::compile::decode::load_store::{
-    NO_DATA, ResolvedAddress, cache_hints, elements, ordering, place, vector_length, wide_registers,
-};
+use crate::compile::decode::load_store::{NO_DATA, ResolvedAddress, elements, place, wide_registers};
 use crate::compile::decode::{halves, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::class_of;
@@ -22,15 +21,12 @@ use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 
 /// Decodes `atom` and `red`.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    ordering(form);
-    let space = form.take_space();
-    cache_hints(form);
-    let Some(operation) = form.atomic.take() else {
+    if form.atomic.is_none() {
         return unsupported("this atomic operation is not supported");
+    }
+    let Some(Memory { atomic: Some(operation), space, ty, length: vector, .. }) = Memory::of(form) else {
+        return invalid("an atomic needs a type");
     };
-    form.take(Flag::NoFlush);
-    let vector = vector_length(form);
-    let Some(ty) = form.take_type() else { return invalid("an atomic needs a type") };
     let (destination, operands) = match (form.opcode, line.operands.as_slice()) {
         (Some(Opcode::Atom), [destination, operands @ ..]) => (Some(destination), operands),
         (_, operands) => (None, operands),

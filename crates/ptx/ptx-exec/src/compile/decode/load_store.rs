@@ -1,8 +1,9 @@
 //! Loads and stores, and the addresses that they access.
 
 use ptx::body::{Base, Indexed, Line, Operand, Symbol};
-use ptx::instruction::{Cache, Flag, Opcode};
+use ptx::instruction::{Flag, Opcode};
 use ptx::{ScalarType, StateSpace, Variable};
+use ptx_lower::Memory;
 
 use crate::code::Input;
 use crate::compile::decode::Undecoded;
@@ -28,24 +29,6 @@ pub(crate) fn decode(
         Opcode::Atom | Opcode::Red => atomic::decode(compiler, line, form),
         _ => return None,
     })
-}
-
-/// Takes the modifiers that say how an access is ordered; whether it is a strong one.
-pub(crate) fn ordering(form: &mut Undecoded) -> bool {
-    let strong = form.is_strong();
-    form.order.take();
-    form.scope.take();
-    form.take(Flag::MemoryMapped);
-    strong
-}
-
-/// Takes the cache hints; whether they say that other multiprocessors read or write the same
-/// memory. To a scalar access they mean nothing here.
-pub(crate) fn cache_hints(form: &mut Undecoded) -> bool {
-    form.take(Flag::NonCoherent);
-    form.take(Flag::CacheHint);
-    form.take(Flag::CachePriority);
-    matches!(form.cache.take(), Some(Cache::Global | Cache::Volatile | Cache::WriteThrough))
 }
 
 /// An address operand, resolved as far as it can be before the launch.
@@ -216,17 +199,14 @@ impl Move {
     }
 }
 
-/// Takes the length of a vector; 1 where there is none.
-pub(crate) fn vector_length(form: &mut Undecoded) -> usize {
-    form.vector.take().unwrap_or(1).into()
-}
-
-/// Length and type of a vector that is no longer than the 32 bytes of the longest access.
-fn vector_and_type(form: &mut Undecoded) -> Decoded<(usize, ScalarType)> {
-    let vector = vector_length(form);
-    match form.take_type() {
-        Some(ty) if vector as u64 * ty.bytes() > 32 => invalid(format!("{vector} times {ty} is too long")),
-        Some(ty) => Ok((vector, ty)),
+/// The meaning of a load or store, of a vector that is no longer than the 32 bytes of the longest
+/// access.
+fn memory(form: &mut Undecoded) -> Decoded<Memory> {
+    match Memory::of(form) {
+        Some(Memory { length, ty, .. }) if length as u64 * ty.bytes() > 32 => {
+            invalid(format!("{length} times {ty} is too long"))
+        }
+        Some(memory) => Ok(memory),
         None => invalid("a load or store needs a type"),
     }
 }
@@ -255,21 +235,19 @@ fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) ->
 }
 
 fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let strong = ordering(form);
-    let space = form.take_space();
-    let shared_by_blocks = cache_hints(form);
-    let (vector, ty) = vector_and_type(form)?;
+    let memory = memory(form)?;
+    let (ty, strong) = (memory.ty, memory.is_strong);
     let [destination, address, ..] = line.operands.as_slice() else {
         return invalid("`ld` takes a destination and an address");
     };
-    let place = place(compiler, address, space)?;
+    let place = place(compiler, address, memory.space)?;
     if ty == ScalarType::B128 {
-        return load_wide(compiler, place, &elements(destination, vector)?, strong);
+        return load_wide(compiler, place, &elements(destination, memory.length)?, strong);
     }
     let mut data = [Reg::NONE; 8];
     let mut class = None;
     let mut destinations = Vec::new();
-    for (slot, element) in data.iter_mut().zip(elements(destination, vector)?) {
+    for (slot, element) in data.iter_mut().zip(elements(destination, memory.length)?) {
         let destination = loaded(compiler, &element, ty)?;
         *slot = destination.reg;
         let this = compiler.class(destination.reg);
@@ -279,8 +257,8 @@ fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> D
         destinations.push((element, destination));
     }
     let class = class.unwrap_or(if ty.bytes() == 8 { Class::Long } else { Class::Word });
-    let at_once = strong || shared_by_blocks && vector > 1;
-    let kind = if at_once && place.space != Space::Shared { Move::LoadStrong } else { Move::Load };
+    let kind =
+        if memory.is_indivisible() && place.space != Space::Shared { Move::LoadStrong } else { Move::Load };
     for (slot, (element, _)) in data.iter_mut().zip(&destinations) {
         if *element == Operand::Sink {
             *slot = compiler.fresh(class);
@@ -297,24 +275,22 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
     if form.take(Flag::Bulk) {
         return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
-    let strong = ordering(form);
-    let space = form.take_space();
-    let shared_by_blocks = cache_hints(form);
-    let (vector, ty) = vector_and_type(form)?;
+    let memory = memory(form)?;
+    let ty = memory.ty;
     let [address, source, ..] = line.operands.as_slice() else {
         return invalid("`st` takes an address and a value");
     };
-    let place = place(compiler, address, space)?;
+    let place = place(compiler, address, memory.space)?;
     if ty == ScalarType::B128 {
-        return store_wide(compiler, place, &elements(source, vector)?, strong);
+        return store_wide(compiler, place, &elements(source, memory.length)?, memory.is_strong);
     }
     let mut data = [Reg::NONE; 8];
-    for (slot, element) in data.iter_mut().zip(elements(source, vector)?) {
+    for (slot, element) in data.iter_mut().zip(elements(source, memory.length)?) {
         *slot = compiler.source(&element, ty)?;
     }
     let class = compiler.class(data[0]);
-    let at_once = strong || shared_by_blocks && vector > 1;
-    let kind = if at_once && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
+    let kind =
+        if memory.is_indivisible() && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
     compiler.means(if kind.is_weak() { Lowered::Moves(ty) } else { Lowered::Other });
     access(
         compiler,

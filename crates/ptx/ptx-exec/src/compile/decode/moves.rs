@@ -7,7 +7,7 @@
 use ptx::body::{Line, Operand, Symbol};
 use ptx::instruction::{Opcode, Operation};
 use ptx::{ScalarType, StateSpace};
-use ptx_lower::{Meaning, Op};
+use ptx_lower::{Meaning, Memory, Op};
 
 use crate::code::Input;
 use crate::compile::decode::Undecoded;
@@ -32,7 +32,7 @@ pub(crate) fn decode(
 }
 
 fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let length = load_store::vector_length(form);
+    let length = form.vector.take().unwrap_or(1).into();
     let Some(ty) = form.take_type() else { return invalid("`mov` needs a type") };
     let [destination, source] = line.operands.as_slice() else {
         return invalid("`mov` takes a destination and a source");
@@ -282,8 +282,11 @@ impl FunctionCompiler<'_> {
                 self.plain_input(source, ty, class)
             }
             Opcode::Ld => {
-                (self.is_kernel() && form.take_space() == Some(StateSpace::Param)).then_some(())?;
-                let loaded = form.take_type()?;
+                let Memory { ty: loaded, space, length: 1, is_strong: false, .. } = Memory::of(&mut form)?
+                else {
+                    return None;
+                };
+                (self.is_kernel() && space == Some(StateSpace::Param)).then_some(())?;
                 if !form.is_spent() || !(1..=8).contains(&loaded.bytes()) {
                     return None;
                 }
