@@ -17,6 +17,9 @@ pub(crate) const RBP: Gpr = Gpr(5);
 pub(crate) const RSI: Gpr = Gpr(6);
 pub(crate) const RDI: Gpr = Gpr(7);
 pub(crate) const R8: Gpr = Gpr(8);
+pub(crate) const R9: Gpr = Gpr(9);
+pub(crate) const R10: Gpr = Gpr(10);
+pub(crate) const R11: Gpr = Gpr(11);
 pub(crate) const R12: Gpr = Gpr(12);
 pub(crate) const R13: Gpr = Gpr(13);
 pub(crate) const R14: Gpr = Gpr(14);
@@ -542,13 +545,16 @@ mod tests {
         (op::PBROADCASTB, "vpbroadcastb", "xmm", "BYTEPTR"),
     ];
 
-    const BASES: [(Gpr, &str); 10] = [
+    const BASES: [(Gpr, &str); 13] = [
         (RAX, "rax"),
         (RCX, "rcx"),
         (RBX, "rbx"),
         (RSP, "rsp"),
         (RBP, "rbp"),
         (R8, "r8"),
+        (R9, "r9"),
+        (R10, "r10"),
+        (R11, "r11"),
         (R12, "r12"),
         (R13, "r13"),
         (R14, "r14"),
@@ -560,7 +566,7 @@ mod tests {
         let (mut asm, mut expected) = (Assembler::default(), Vec::new());
         for number in 0..16u8 {
             let (first, other) = ((number + 11) % 16, (number + 6) % 16);
-            let (base, name) = BASES[number as usize % 10];
+            let (base, name) = BASES[number as usize % 13];
             for (vex, text) in THREE {
                 asm.vector(vex, number, first, Rm::Ymm(other));
                 expected.push(format!("{text}ymm{number},ymm{first},ymm{other}"));
@@ -630,7 +636,13 @@ mod tests {
     #[test]
     fn another_decoder_reads_general_instructions() {
         let (mut asm, mut expected) = (Assembler::default(), Vec::new());
-        let registers = [(RAX, "rax", "eax"), (RCX, "rcx", "ecx"), (RBX, "rbx", "ebx"), (R15, "r15", "r15d")];
+        let registers = [
+            (RAX, "rax", "eax"),
+            (RCX, "rcx", "ecx"),
+            (RBX, "rbx", "ebx"),
+            (R10, "r10", "r10d"),
+            (R15, "r15", "r15d"),
+        ];
         for (register, name, low) in registers {
             for (base, of) in BASES {
                 asm.load(register, base, 0x48);

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::context::{Early, Group};
+use crate::liveness::Set;
 use crate::region::{Address, Guard, Instruction, Operation, Reg, Region};
 
 /// The largest difference of offsets in a group.
@@ -22,11 +23,14 @@ pub(crate) struct Groups {
     pub(crate) early: Vec<Early>,
     /// For each access, in order: its group, and whether it is the first.
     pub(crate) of_access: Vec<(usize, bool)>,
+    /// The number of accesses in each group.
+    pub(crate) members: Vec<u32>,
 }
 
 impl Groups {
-    pub(crate) fn of(region: &Region) -> Groups {
-        let mut groups = Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new() };
+    /// Groups whose threads probably access the same are checked when they do.
+    pub(crate) fn of(region: &Region, same: &Set) -> Groups {
+        let mut groups = Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new(), members: Vec::new() };
         let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
         let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
         for block in &region.blocks {
@@ -34,7 +38,7 @@ impl Groups {
             let mut open: HashMap<Key, usize> = HashMap::new();
             for instruction in &block.instructions {
                 groups.add(instruction, mask, &mut open);
-                groups.note_early(instruction, &written);
+                groups.note_early(instruction, &written, same);
                 let written = instruction.definitions();
                 open.retain(|(address, ..), _| !written.contains(&address.register()));
             }
@@ -43,11 +47,12 @@ impl Groups {
     }
 
     /// Notes the group that an access has begun, if its address is known on entering.
-    fn note_early(&mut self, instruction: &Instruction, written: &HashSet<Reg>) {
+    fn note_early(&mut self, instruction: &Instruction, written: &HashSet<Reg>, same: &Set) {
         let Operation::Access(access) = &instruction.operation else { return };
         if let Some(&(group, true)) = self.of_access.last()
             && access.data.len() == 1
             && !written.contains(&access.address.register())
+            && !same.has(access.address.register())
         {
             self.early.push(Early { group, access: self.of_access.len() - 1 });
         }
@@ -71,6 +76,7 @@ impl Groups {
                 let group = &mut self.all[index];
                 (group.least, group.most) = (group.least.min(offset), group.most.max(offset));
                 group.store |= access.store;
+                self.members[index] += 1;
                 self.of_access.push((index, false));
             }
             None => {
@@ -80,6 +86,7 @@ impl Groups {
                     bytes: bytes as u64,
                     store: access.store,
                 });
+                self.members.push(1);
                 self.of_access.push((self.all.len() - 1, true));
                 if shares {
                     open.insert(key, self.all.len() - 1);

@@ -14,6 +14,7 @@
 //! | `liveness` | which registers are live where, and in which vector register each is |
 //! | `nans` | where NaNs have to be replaced by PTX's |
 //! | `groups` | accesses that are checked together |
+//! | `same` | which registers are probably the same in all threads of a strip |
 //! | `generate` | writes the code |
 //! | `assembler` | encodes instructions |
 //! | `executable` | memory that can be executed |
@@ -46,6 +47,7 @@ mod kind;
 mod liveness;
 mod nans;
 mod region;
+mod same;
 
 use std::ffi::c_void;
 use std::io;
@@ -140,13 +142,15 @@ pub fn is_available() -> bool {
 }
 
 impl Code {
-    /// Generates the code of a region.
+    /// Generates the code of a region. `starts_same` guesses for a register that the region reads
+    /// before it writes it whether the threads of each strip have the same value: code is faster
+    /// where they do.
     ///
     /// # Errors
     ///
     /// The region is too large, or the system has no memory that can be executed.
-    pub fn generate(region: &Region) -> io::Result<Code> {
-        let generated = generate::generate(region);
+    pub fn generate(region: &Region, starts_same: &dyn Fn(&Register) -> bool) -> io::Result<Code> {
+        let generated = generate::generate(region, starts_same);
         let (bytes, groups) = generated.ok_or_else(|| io::Error::other("the region is too large"))?;
         let executable = Executable::new(&bytes)?;
         let of_access = groups.of_access.iter().map(|(group, _)| *group).collect();

@@ -234,6 +234,14 @@ pub struct Block {
     pub end: End,
 }
 
+impl Block {
+    /// The number of its accesses.
+    pub(crate) fn accesses(&self) -> usize {
+        let is_access = |one: &&Instruction| matches!(one.operation, Operation::Access(_));
+        self.instructions.iter().filter(is_access).count()
+    }
+}
+
 /// A region. It is entered at its first block; a jump to a block that is not further on is a loop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {

@@ -11,13 +11,21 @@ use crate::kind::{Kind, kind};
 use crate::region::{Class, Guard, Reg};
 
 impl Generator<'_> {
-    /// `d = f(sources)` in the threads that the guard lets act.
-    pub(super) fn compute(&mut self, meaning: &Meaning, d: Reg, sources: &[Reg], guard: Option<Guard>) {
+    /// `d = f(sources)` in the threads that the guard lets act; `at_once` tells that NaNs are
+    /// replaced, as `nans` does for guarded instructions.
+    pub(super) fn compute(
+        &mut self,
+        meaning: &Meaning,
+        d: Reg,
+        sources: &[Reg],
+        guard: Option<Guard>,
+        at_once: bool,
+    ) {
         let kind = kind(meaning).expect("whoever makes regions asks what is supported");
         for half in 0..self.halves(d) {
             let to = self.target(d, half, guard);
             self.half(kind, to, sources, half);
-            if kind.makes_nans() && (guard.is_some() || self.nans.eager[d.0 as usize]) {
+            if kind.makes_nans() && (at_once || self.nans.eager[d.0 as usize]) {
                 self.replace_nans(to, to);
             }
             self.finish(d, half, to, guard);

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use apex_conventions::variables::CPU_ENGINE;
 use ptx::ScalarType;
-use ptx_compile::{Code, Operation, Region, Target};
+use ptx_compile::{Code, Operation, Region, Register, Target};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
@@ -246,17 +246,15 @@ impl NativeRegion {
 
     /// Whether there is code, or it is worth to be made now.
     pub(crate) fn is_ready(&self, engine: Engine) -> bool {
-        self.code(engine).is_some()
+        let auto = engine != Engine::Compiled;
+        let often = || !auto || self.worth && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
+        self.code.get().map_or_else(often, Option::is_some)
     }
 
-    /// The code, if it is there or worth to be made.
-    pub(crate) fn code(&self, engine: Engine) -> Option<&Code> {
-        if let Some(code) = self.code.get() {
-            return code.as_ref();
-        }
-        let auto = engine != Engine::Compiled;
-        let often = !auto || self.worth && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
-        often.then(|| self.code.get_or_init(|| Code::generate(&self.region).ok()).as_ref())?
+    /// The code, which is made if it is not there yet. `starts_same` guesses for a register whether
+    /// the threads of a strip have the same value.
+    pub(crate) fn code(&self, starts_same: &dyn Fn(&Register) -> bool) -> Option<&Code> {
+        self.code.get_or_init(|| Code::generate(&self.region, starts_same).ok()).as_ref()
     }
 }
 

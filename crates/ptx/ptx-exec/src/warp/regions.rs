@@ -3,7 +3,9 @@
 
 use std::ffi::c_void;
 
-use ptx_compile::{Bases, Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, WARPS, Window};
+use ptx_compile::{
+    Bases, Code, Context, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
+};
 
 use crate::code::Op;
 use crate::device::Region as Allocation;
@@ -11,7 +13,7 @@ use crate::launch::Launch;
 use crate::memory::kept::Kept;
 use crate::memory::spaces::{Regular, Spaces};
 use crate::native::NativeRegion;
-use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
+use crate::operands::{AccessArgs, AccessKind, Class, Indexed, Reg};
 use crate::registers::lanes::{Lanes, WARP};
 use crate::registers::pattern::PARTS;
 use crate::warp::{Counts, Surroundings};
@@ -57,12 +59,16 @@ pub(crate) unsafe fn enter(
     warps: &[Lanes],
     around: &mut Surroundings,
 ) -> Option<Left> {
-    let code = region.code(around.launch.engine)?;
     let whole = warps.len() <= WARPS && warps.iter().all(|lanes| lanes.mask == u32::MAX);
     // SAFETY: the caller's promise.
     if !whole || !unsafe { is_uniform(region, warps) } {
         return None;
     }
+    // SAFETY: the caller's promise.
+    let code = region.code(&|register| unsafe {
+        around.write_index(&warps[..1]);
+        is_same(register, &warps[0])
+    })?;
     let mut frames = [Frame {
         words: std::ptr::null_mut(),
         longs: std::ptr::null_mut(),
@@ -162,6 +168,27 @@ unsafe fn is_uniform(region: &NativeRegion, warps: &[Lanes]) -> bool {
             }
         }
     })
+}
+
+/// Whether the threads of each strip of a warp have the same value of a register.
+///
+/// # Safety
+/// The frame has the register.
+unsafe fn is_same(register: &Register, lanes: &Lanes) -> bool {
+    fn alike<T: PartialEq>(values: &[T]) -> bool {
+        values.chunks(STRIP).all(|strip| strip.iter().all(|value| *value == strip[0]))
+    }
+    let reg = Reg(register.place);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match register.class {
+            ptx_compile::Class::Word => alike(lanes.source::<u32>(reg)),
+            ptx_compile::Class::Long => alike(lanes.source::<u64>(reg)),
+            ptx_compile::Class::Predicate => {
+                lanes.predicate(reg).to_le_bytes().iter().all(|byte| matches!(byte, 0 | 0xff))
+            }
+        }
+    }
 }
 
 /// Adds what the code counted, in strips, to what the interpreter counts, in warps.
