@@ -104,8 +104,9 @@ pub(crate) unsafe fn enter(
     })
 }
 
-/// Finds the addresses that are known on entering, for all strips. The index of a deferred prologue
-/// is put into its register only if somebody has to read it there.
+/// Finds the addresses that are known on entering, for all strips: those of elements whose index is
+/// that of a deferred prologue. Of others the code finds out as fast. The index is put into its
+/// register only if somebody has to read it there.
 ///
 /// # Safety
 /// As for [`enter`].
@@ -117,18 +118,26 @@ unsafe fn find_bases(
     bases: &mut Vec<Bases>,
 ) {
     let steps = &around.launch.code(around.launch.kernel_function).steps;
+    let index = around.spaces.found.as_ref().map(|found| found.index);
     bases.resize(code.early().len(), [0; WARPS * STRIPS]);
     let mut known = true;
     for (early, bases) in code.early().iter().zip(bases) {
         let group = &code.groups()[early.group];
-        let Op::Access { args, .. } = &steps[region.sites[early.access].step as usize].op else { continue };
-        let offsets = (group.least, group.most);
-        // SAFETY: the frames have the registers of the address.
-        let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
+        let regular = match &steps[region.sites[early.access].step as usize].op {
+            Op::Access { args, .. } if index.is_some() && args.indexed.map(|of| of.index) == index => {
+                let offsets = (group.least, group.most);
+                // SAFETY: the frames have the registers of the address.
+                unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) }
+            }
+            _ => None,
+        };
         let consecutive = regular.filter(|regular| regular.step == group.bytes);
         let Some(Regular { first, between, .. }) = consecutive else {
             known = false;
-            *bases = [0; WARPS * STRIPS];
+            // The first is known if any is.
+            if bases[0] != 0 {
+                *bases = [0; WARPS * STRIPS];
+            }
             continue;
         };
         let mut moved = 0u64;
@@ -137,7 +146,6 @@ unsafe fn find_bases(
             moved = moved.wrapping_add(between);
         }
     }
-    let index = around.spaces.found.as_ref().map(|found| found.index);
     if index.is_some_and(|index| !known || code.reads_word(index.0)) {
         // SAFETY: the caller's promise.
         unsafe { around.write_index(warps) };
