@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use ptx_compile::{
-    Bases, Code, Context, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
+    Bases, Code, Context, Element, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
 };
 
 use crate::code::Op;
@@ -318,6 +318,40 @@ unsafe fn transfer<T: Copy>(address: u64, element: usize, value: &mut T, store: 
     }
 }
 
+/// Loads or stores what a lane accesses of an element, which stands in the context's data.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_element(
+    kind: Element,
+    address: u64,
+    (element, lane): (usize, usize),
+    context: &mut Context,
+    store: bool,
+) {
+    // SAFETY: the caller's promise. Longs take two rows of the data.
+    unsafe {
+        if kind == Element::Long {
+            let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
+            return transfer(address, element, &mut (*data)[lane], store);
+        }
+        let word = &mut context.data[element][lane];
+        match kind {
+            Element::Narrow { bytes: 1, signed } => {
+                let mut byte = *word as u8;
+                transfer(address, element, &mut byte, store);
+                *word = if signed { byte as i8 as u32 } else { byte.into() };
+            }
+            Element::Narrow { signed, .. } => {
+                let mut half = *word as u16;
+                transfer(address, element, &mut half, store);
+                *word = if signed { half as i16 as u32 } else { half.into() };
+            }
+            _ => transfer(address, element, word, store),
+        }
+    }
+}
+
 impl Caller<'_, '_> {
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
@@ -326,10 +360,9 @@ impl Caller<'_, '_> {
     /// The context is that of the code, which has put address and words there.
     unsafe fn access(&mut self, context: &mut Context, site: usize, mask: u32) -> Option<()> {
         let code = self.launch.code(self.launch.kernel_function);
-        let Op::Access { args, .. } = &code.steps[self.region.sites[site].step as usize].op else {
-            return None;
-        };
-        let group = self.code.groups()[self.code.group_of()[site]];
+        let (number, site) = (site, &self.region.sites[site]);
+        let Op::Access { args, .. } = &code.steps[site.step as usize].op else { return None };
+        let group = self.code.groups()[self.code.group_of()[number]];
         let store = args.kind == AccessKind::Store;
         // SAFETY: the frame has the registers of the address.
         let (addresses, bias) = unsafe { self.addresses(args, context) };
@@ -339,20 +372,12 @@ impl Caller<'_, '_> {
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
         for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {
-            // SAFETY: the access has been allowed, aligned to its size, which is that of its longs
-            // or words.
-            unsafe {
-                match group.bytes as usize / elements {
-                    8 => {
-                        let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
-                        transfer(addresses[lane], element, &mut (*data)[lane], store);
-                    }
-                    _ => transfer(addresses[lane], element, &mut context.data[element][lane], store),
-                }
-            }
+            // SAFETY: the access has been allowed, aligned to its size, which is that of its
+            // elements.
+            unsafe { transfer_element(site.element, addresses[lane], (element, lane), context, store) };
         }
         if let Some(lane) = lanes().next() {
-            self.widen(args, addresses[lane], bias, &group, site);
+            self.widen(args, addresses[lane], bias, &group, number);
         }
         Some(())
     }
