@@ -139,6 +139,42 @@ FAULTS = [
         "self.asm.test(RCX, 15);",
         "self.asm.test(RCX, 0);",
     ),
+    (
+        "branches: all threads are where some have stopped",
+        "generate.rs",
+        "for (place, reg) in (at::MASKS..).zip(masks) {",
+        "for (place, reg) in (at::MASKS..).zip(masks).skip(1) {",
+    ),
+    (
+        "loops: after one that threads leave one by one, strips are at different times",
+        "generate.rs",
+        "self.asm.load(R15, RSP, stack::LEFT);",
+        "",
+    ),
+    (
+        "quick versions: a loop goes on without masks where some threads have left",
+        "generate.rs",
+        "self.asm.jump_if(If::NotZero, some);",
+        "self.asm.jump_if(If::Zero, some);",
+    ),
+    (
+        "quick versions: the careful one does not learn what has been found",
+        "generate/quick.rs",
+        "self.asm.store_number(RSP, slots.mode, mode);",
+        "",
+    ),
+    (
+        "quick versions: every group has the base of the first",
+        "generate/quick.rs",
+        "map(|place| KEEPERS[place])",
+        "map(|_| KEEPERS[0])",
+    ),
+    (
+        "quick versions: the helper overwrites bases",
+        "generate.rs",
+        "let saved = [R8, R9, R10, R11, R11];",
+        "let saved = [R8; 5];",
+    ),
 ]
 
 

@@ -3,22 +3,30 @@
 //! The code executes the region for each strip of each warp, one after the other. Registers: `rbx`
 //! has the [`Context`](crate::Context), `rbp` the windows, `r12`, `r13` and `r14` the strip's words,
 //! longs and predicates in the frame, `r15` the backward jumps that are left, `r8` the strip's
-//! addresses that are known on entering. Vector registers from
-//! [`REGISTERS`](crate::liveness::REGISTERS) on are for the generator; the others hold what
-//! [`allocate`](crate::liveness::allocate) gave them.
+//! addresses that are known on entering, `r9` to `r11` the bases that [`quick`] versions keep.
+//! Vector registers from [`REGISTERS`](crate::liveness::REGISTERS) on are for the generator; the
+//! others hold what [`allocate`](crate::liveness::allocate) gave them.
 
 mod access;
 mod compute;
+mod narrow;
 mod numbers;
+mod quick;
 
 pub use numbers::POWERS;
 
-use crate::assembler::{Assembler, If, Label, R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op};
+use crate::assembler::{
+    Assembler, If, Label, R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op,
+};
 use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
-use crate::region::{Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Target};
+use crate::region::{
+    Block, Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Register, Target,
+};
+use crate::same::same_registers;
+use quick::{Kept, Version, quick_blocks};
 
 /// The generator's own vector registers.
 pub(crate) const A: u8 = REGISTERS;
@@ -46,9 +54,20 @@ pub(crate) struct Generator<'r> {
     accesses: usize,
     /// The block that is generated.
     block: usize,
+    /// The blocks that have a quick version.
+    quick: Vec<bool>,
+    /// The version of the block that is generated.
+    version: Version,
+    /// Registers of which the threads of a strip probably have the same value.
+    same: Set,
     /// Registers that the region writes.
     written: Set,
     labels: Vec<Label>,
+    /// Where the careful version of each block starts, and goes on at each access.
+    careful: Vec<Label>,
+    resume: Vec<Option<Label>>,
+    /// The bases that the quick version of the block keeps.
+    kept: Kept,
     next_strip: Label,
     call_helper: Label,
     /// Code that is to follow: what seldom runs.
@@ -84,25 +103,39 @@ const GROUP: i32 = 96;
 const MAX_STACK: i32 = 16 << 10;
 
 /// The code of a region, and its groups of accesses; `None` if the region is too large.
-pub(crate) fn generate(region: &Region) -> Option<(Vec<u8>, Groups)> {
+/// `starts_same` guesses for a register that is live at the start whether the threads of each strip
+/// have the same value.
+pub(crate) fn generate(
+    region: &Region,
+    starts_same: &dyn Fn(&Register) -> bool,
+) -> Option<(Vec<u8>, Groups)> {
     let liveness = Liveness::of(region);
+    let same = same_registers(region, &liveness, starts_same);
     let homes = allocate(region, &liveness);
     let mut asm = Assembler::default();
     let mut written = Set::new(region.registers.len());
     let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
     instructions.flat_map(Instruction::definitions).for_each(|reg| written.insert(reg));
     let labels = region.blocks.iter().map(|_| asm.label()).collect();
+    let careful = region.blocks.iter().map(|_| asm.label()).collect();
+    let groups = Groups::of(region, &same);
     let (next_strip, call_helper) = (asm.label(), asm.label());
     let generator = Generator {
         region,
         homes,
         liveness,
         nans: Nans::of(region),
-        groups: Groups::of(region),
+        resume: vec![None; groups.of_access.len()],
+        quick: quick_blocks(region, &groups),
+        groups,
         accesses: 0,
         block: 0,
+        version: Version::Only,
+        same,
         written,
         labels,
+        careful,
+        kept: Kept::default(),
         next_strip,
         call_helper,
         later: Vec::new(),
@@ -189,15 +222,17 @@ impl<'r> Generator<'r> {
     fn helper_call(&mut self) {
         let label = self.call_helper;
         self.asm.bind(label);
-        // With the address to return to, this keeps the stack aligned.
-        self.asm.push(R8);
-        let at = |register: u8| Rm::Memory(RSP, stack::SAVED + 16 + i32::from(register) * VECTOR);
+        // With the address to return to, an odd number keeps the stack aligned.
+        let saved = [R8, R9, R10, R11, R11];
+        saved.iter().for_each(|&register| self.asm.push(register));
+        let pushed = 8 * (1 + saved.len() as i32);
+        let at = |register: u8| Rm::Memory(RSP, stack::SAVED + pushed + i32::from(register) * VECTOR);
         (0..16).for_each(|register| self.asm.two(op::MOVUPS_STORE, register, at(register)));
         self.asm.zero_upper();
         self.asm.copy(RDI, RBX);
         self.asm.call_memory(RBX, at::HELPER);
         (0..16).for_each(|register| self.asm.two(op::MOVUPS_LOAD, register, at(register)));
-        self.asm.pop(R8);
+        saved.iter().rev().for_each(|&register| self.asm.pop(register));
         self.asm.ret();
     }
 
@@ -315,19 +350,39 @@ impl<'r> Generator<'r> {
         }
     }
 
+    /// Generates a block: once, or in two versions.
     fn block(&mut self, index: usize) {
-        let block = &self.region.blocks[index];
+        let first = self.accesses;
         let label = self.labels[index];
         self.block = index;
         self.asm.bind(label);
+        let block = &self.region.blocks[index];
         // The first block is executed once, unless it is a loop.
         if block.lane_loop.is_none() && (index > 0 || self.is_entered_again()) {
             self.count(index);
         }
-        let here = block.mask.as_ref().map(|mask| Guard { predicate: mask.here, negated: false });
-        if let Some(here) = here {
-            self.count_lanes(here, self.region.blocks.len() + index);
+        if let Some(mask) = &block.mask {
+            self.count_lanes(
+                Guard { predicate: mask.here, negated: false },
+                self.region.blocks.len() + index,
+            );
         }
+        self.version = if self.quick[index] { Version::Quick } else { Version::Only };
+        self.kept = Kept::default();
+        self.body(block, index);
+        if self.version == Version::Quick {
+            self.later.push(Box::new(move |this| {
+                (this.accesses, this.block, this.version) = (first, index, Version::Careful);
+                let label = this.careful[index];
+                this.asm.bind(label);
+                this.body(block, index);
+            }));
+        }
+    }
+
+    /// A version of a block: its instructions, and its end.
+    fn body(&mut self, block: &'r Block, index: usize) {
+        let here = block.mask.as_ref().map(|mask| Guard { predicate: mask.here, negated: false });
         let all = 2 * self.region.blocks.len();
         self.states = self.nans.starts[index].clone();
         let live = self.liveness.of_block(self.region, index);
@@ -340,13 +395,22 @@ impl<'r> Generator<'r> {
             {
                 self.count_lanes(guard, all);
             }
+            let guard = self.remaining_guard(block, instruction);
             match &instruction.operation {
                 Operation::Compute { meaning, d, sources } => {
-                    self.compute(meaning, *d, sources, instruction.guard);
+                    self.compute(meaning, *d, sources, guard, instruction.guard.is_some());
                 }
-                Operation::Access(access) => self.access(access, instruction.guard, live),
+                Operation::Access(access) if self.version == Version::Quick => {
+                    self.quick_access(access, guard, live);
+                }
+                Operation::Access(access) => self.access(access, guard, live),
             }
         }
+        self.end(block, index, all);
+    }
+
+    /// The end of a block; `all` is the counter of threads that execute guarded instructions.
+    fn end(&mut self, block: &'r Block, index: usize, all: usize) {
         if let (Some(lane_loop), End::Branch { guard, next, .. }) = (block.lane_loop, block.end) {
             self.repeat_lane_loop(index, lane_loop, guard);
             return self.go(index, next);
@@ -378,11 +442,9 @@ impl<'r> Generator<'r> {
 
     /// Goes on at a target, which may be the next block.
     fn go(&mut self, from: usize, target: Target) {
-        if target == Target::Block(from as u32 + 1) {
-            self.begin_lane_loop(Some(from), target);
-        }
-        if target != Target::Block(from as u32 + 1) {
-            self.go_explicitly(from, target);
+        match target == Target::Block(from as u32 + 1) && self.version != Version::Careful {
+            true => self.begin_lane_loop(Some(from), target),
+            false => self.go_explicitly(from, target),
         }
     }
 
@@ -430,11 +492,16 @@ impl<'r> Generator<'r> {
             true => self.asm.vector(op::PANDN, mask, condition, Rm::Ymm(mask)),
         }
         self.finish(lane_loop.mask, 0, mask, None);
-        let (done, again) = (self.asm.label(), self.labels[block]);
-        self.asm.two(op::TESTPS, mask, Rm::Ymm(mask));
+        let (done, some) = (self.asm.label(), self.asm.label());
+        self.asm.two(op::MOVMSKPS, RAX.0, Rm::Ymm(mask));
+        self.asm.compare(RAX, 0xff);
+        self.asm.jump_if(If::NotZero, some);
+        self.jump_back(block as u32, self.labels[block]);
+        self.asm.bind(some);
+        self.asm.test(RAX, 0xff);
         self.asm.jump_if(If::Zero, done);
-        self.burn(block as u32, again);
-        self.asm.jump(again);
+        let careful = if self.quick[block] { self.careful[block] } else { self.labels[block] };
+        self.jump_back(block as u32, careful);
         self.asm.bind(done);
         self.asm.load(R15, RSP, stack::LEFT);
         self.asm.load(RAX, RSP, stack::ROUNDS);
@@ -442,6 +509,12 @@ impl<'r> Generator<'r> {
         let laps = self.reg(lane_loop.laps, 0, B);
         self.asm.load(RAX, RBX, at::LAPS);
         self.asm.two(op::MOVUPS_STORE, laps, Rm::Memory(RAX, lane_loop.index as i32 * VECTOR));
+    }
+
+    /// Goes back to a block, at a label.
+    fn jump_back(&mut self, block: u32, label: Label) {
+        self.burn(block, label);
+        self.asm.jump(label);
     }
 
     /// Asks the helper whether to go on with a loop, and stops if not.

@@ -5,28 +5,33 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::context::{Early, Group};
-use crate::region::{Address, Guard, Instruction, Operation, Reg, Region};
+use crate::liveness::Set;
+use crate::region::{Address, Element, Guard, Instruction, Operation, Reg, Region};
 
 /// The largest difference of offsets in a group.
 const SPAN: i64 = 1 << 20;
 
-/// What accesses of a group have in common: address, key, the number of elements, whether they are
-/// longs, and the guard.
-type Key = (Address, u64, usize, bool, Option<Guard>);
+/// What accesses of a group have in common: address, key, the number of elements, what they are,
+/// and the guard.
+type Key = (Address, u64, usize, Element, Option<Guard>);
 
 /// The groups of a region.
 pub(crate) struct Groups {
     pub(crate) all: Vec<Group>,
-    /// The groups whose addresses are known on entering, for who checks them for all strips at once:
-    /// single words or longs at an address that the region does not change before.
+    /// The groups whose addresses may be known on entering, to who checks them for all strips at
+    /// once: single words or longs at an index that the region does not change.
     pub(crate) early: Vec<Early>,
     /// For each access, in order: its group, and whether it is the first.
     pub(crate) of_access: Vec<(usize, bool)>,
+    /// The number of accesses in each group.
+    pub(crate) members: Vec<u32>,
 }
 
 impl Groups {
-    pub(crate) fn of(region: &Region) -> Groups {
-        let mut groups = Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new() };
+    /// Groups whose threads probably access the same are checked when they do.
+    pub(crate) fn of(region: &Region, same: &Set) -> Groups {
+        let mut groups =
+            Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new(), members: Vec::new() };
         let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
         let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
         for block in &region.blocks {
@@ -34,7 +39,7 @@ impl Groups {
             let mut open: HashMap<Key, usize> = HashMap::new();
             for instruction in &block.instructions {
                 groups.add(instruction, mask, &mut open);
-                groups.note_early(instruction, &written);
+                groups.note_early(instruction, &written, same);
                 let written = instruction.definitions();
                 open.retain(|(address, ..), _| !written.contains(&address.register()));
             }
@@ -43,11 +48,13 @@ impl Groups {
     }
 
     /// Notes the group that an access has begun, if its address is known on entering.
-    fn note_early(&mut self, instruction: &Instruction, written: &HashSet<Reg>) {
+    fn note_early(&mut self, instruction: &Instruction, written: &HashSet<Reg>, same: &Set) {
         let Operation::Access(access) = &instruction.operation else { return };
         if let Some(&(group, true)) = self.of_access.last()
             && access.data.len() == 1
+            && matches!(access.address, Address::Indexed { .. })
             && !written.contains(&access.address.register())
+            && !same.has(access.address.register())
         {
             self.early.push(Early { group, access: self.of_access.len() - 1 });
         }
@@ -57,7 +64,7 @@ impl Groups {
     fn add(&mut self, instruction: &Instruction, mask: Option<Reg>, open: &mut HashMap<Key, usize>) {
         let Operation::Access(access) = &instruction.operation else { return };
         let (offset, bytes) = (access.offset, access.bytes());
-        let key = (access.address, access.key, access.data.len(), access.long, instruction.guard);
+        let key = (access.address, access.key, access.data.len(), access.element, instruction.guard);
         // The same threads access then: the block does not change its mask.
         let shares = instruction.guard.is_none_or(|guard| Some(guard.predicate) == mask);
         let joins = |group: &Group| {
@@ -71,6 +78,7 @@ impl Groups {
                 let group = &mut self.all[index];
                 (group.least, group.most) = (group.least.min(offset), group.most.max(offset));
                 group.store |= access.store;
+                self.members[index] += 1;
                 self.of_access.push((index, false));
             }
             None => {
@@ -80,6 +88,7 @@ impl Groups {
                     bytes: bytes as u64,
                     store: access.store,
                 });
+                self.members.push(1);
                 self.of_access.push((self.all.len() - 1, true));
                 if shares {
                     open.insert(key, self.all.len() - 1);

@@ -14,6 +14,7 @@
 //! | `liveness` | which registers are live where, and in which vector register each is |
 //! | `nans` | where NaNs have to be replaced by PTX's |
 //! | `groups` | accesses that are checked together |
+//! | `same` | which registers are probably the same in all threads of a strip |
 //! | `generate` | writes the code |
 //! | `assembler` | encodes instructions |
 //! | `executable` | memory that can be executed |
@@ -32,10 +33,9 @@
 //!
 //! # Limits
 //!
-//! Code is not cached between processes. Regions have only accesses to words and longs, and no
-//! `.f16` arithmetic, no `.ftz` (except in `ex2`), no divergent backward branches (except at the
-//! end of a loop of one block), and no warp instructions; the interpreter executes these. There is
-//! no code for AVX-512.
+//! Code is not cached between processes. Regions have no `.f16` arithmetic, no `.ftz` (except in
+//! `ex2`), no divergent backward branches (except at the end of a loop of one block), and no warp
+//! instructions; the interpreter executes these. There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -46,6 +46,7 @@ mod kind;
 mod liveness;
 mod nans;
 mod region;
+mod same;
 
 use std::ffi::c_void;
 use std::io;
@@ -56,8 +57,8 @@ use executable::Executable;
 pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
-    Access, Address, Block, Class, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,
-    Register, Target,
+    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg,
+    Region, Register, Target,
 };
 
 /// The machine code of a region.
@@ -132,6 +133,7 @@ pub fn is_available() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("popcnt")
     }
@@ -140,13 +142,15 @@ pub fn is_available() -> bool {
 }
 
 impl Code {
-    /// Generates the code of a region.
+    /// Generates the code of a region. `starts_same` guesses for a register that the region reads
+    /// before it writes it whether the threads of each strip have the same value: code is faster
+    /// where they do.
     ///
     /// # Errors
     ///
     /// The region is too large, or the system has no memory that can be executed.
-    pub fn generate(region: &Region) -> io::Result<Code> {
-        let generated = generate::generate(region);
+    pub fn generate(region: &Region, starts_same: &dyn Fn(&Register) -> bool) -> io::Result<Code> {
+        let generated = generate::generate(region, starts_same);
         let (bytes, groups) = generated.ok_or_else(|| io::Error::other("the region is too large"))?;
         let executable = Executable::new(&bytes)?;
         let of_access = groups.of_access.iter().map(|(group, _)| *group).collect();
@@ -174,7 +178,7 @@ impl Code {
     }
 
     /// The groups that may be checked on entering, for all strips at once: the threads of each
-    /// strip access single words at an address that the region does not change.
+    /// strip access single words at an index that the region does not change.
     pub fn early(&self) -> &[Early] {
         &self.early
     }

@@ -23,7 +23,7 @@ impl Set {
         self.0[reg.0 as usize] = true;
     }
 
-    fn remove(&mut self, reg: Reg) {
+    pub(crate) fn remove(&mut self, reg: Reg) {
         self.0[reg.0 as usize] = false;
     }
 

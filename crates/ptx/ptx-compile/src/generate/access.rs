@@ -9,19 +9,19 @@
 //! [`early`](crate::Code::early); its address is in a table then, and nothing has to be found out.
 
 use super::{A, B, C, GROUP, Generator, VECTOR, stack};
-use crate::assembler::{If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
+use crate::assembler::{Gpr, If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
 use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
-use crate::region::{Access, Address, Class, Guard, Mask, Reg};
+use crate::region::{Access, Address, Class, Element, Guard, Mask, Reg};
 
 /// Way in which the threads of a strip access memory.
-struct Mode;
+pub(super) struct Mode;
 
 impl Mode {
     /// Consecutive words.
-    const CONSECUTIVE: u32 = 0;
+    pub(super) const CONSECUTIVE: u32 = 0;
     /// All the same.
-    const SAME: u32 = 1;
+    pub(super) const SAME: u32 = 1;
     /// Any.
     const SCATTERED: u32 = 2;
     /// The helper has to see.
@@ -30,9 +30,9 @@ impl Mode {
 
 /// Places of a group on the stack.
 #[derive(Clone, Copy)]
-struct Slots {
-    base: i32,
-    mode: i32,
+pub(super) struct Slots {
+    pub(super) base: i32,
+    pub(super) mode: i32,
     addresses: i32,
     /// The offset of the group's window.
     window: i32,
@@ -46,6 +46,9 @@ impl<'r> Generator<'r> {
     /// An access; `live` is what is live before it.
     pub(super) fn access(&mut self, access: &'r Access, guard: Option<Guard>, live: Set) {
         let (group, first) = self.groups.of_access[self.accesses];
+        if let Some(label) = self.resume[self.accesses] {
+            self.asm.bind(label);
+        }
         self.accesses += 1;
         let slots = self.slots(group);
         let (done, slow) = (self.asm.label(), self.asm.label());
@@ -86,12 +89,11 @@ impl<'r> Generator<'r> {
         self.asm.load(RAX, R8, size_of::<Bases>() as i32 * place);
         self.asm.test_zero(RAX);
         self.asm.jump_if(If::Zero, unknown);
-        let others = self.groups.of_access.iter().filter(|(other, _)| *other == group).count() > 1;
-        if others {
+        if self.groups.members[group] > 1 {
             self.asm.store(RSP, slots.base, RAX);
             self.asm.store_number(RSP, slots.mode, Mode::CONSECUTIVE);
         }
-        self.consecutive(access, slots);
+        self.consecutive(access, slots, RAX);
         self.later.push(Box::new(move |this| {
             this.asm.bind(unknown);
             this.checked_access(access, slots, true, done, slow);
@@ -108,7 +110,7 @@ impl<'r> Generator<'r> {
         self.asm.compare_in_memory(RSP, slots.mode, Mode::CONSECUTIVE as i32);
         self.asm.jump_if(If::NotZero, others);
         self.asm.load(RAX, RSP, slots.base);
-        self.consecutive(access, slots);
+        self.consecutive(access, slots, RAX);
         let distance = (access.offset - slots.least) as i32;
         self.later.push(Box::new(move |this| {
             this.asm.bind(others);
@@ -116,11 +118,14 @@ impl<'r> Generator<'r> {
         }));
     }
 
-    /// An access of consecutive words or longs, from `rax` on.
-    fn consecutive(&mut self, access: &Access, slots: Slots) {
+    /// An access of consecutive words or longs, from `base` on.
+    pub(super) fn consecutive(&mut self, access: &Access, slots: Slots, base: Gpr) {
         let (reg, distance) = (access.data[0], (access.offset - slots.least) as i32);
+        if let Element::Narrow { bytes, signed } = access.element {
+            return self.consecutive_narrow((bytes, signed), reg, access.store, (base, distance));
+        }
         for half in 0..self.halves(reg) {
-            let place = Rm::Memory(RAX, distance + half as i32 * VECTOR);
+            let place = Rm::Memory(base, distance + half as i32 * VECTOR);
             match access.store {
                 true => {
                     let from = self.reg(reg, half, A);
@@ -135,7 +140,29 @@ impl<'r> Generator<'r> {
         }
     }
 
-    fn slots(&self, group: usize) -> Slots {
+    /// A load of the same in all threads, from `base` on.
+    pub(super) fn load_same(&mut self, access: &Access, slots: Slots, base: Gpr) {
+        let vex = match access.element {
+            Element::Long => op::BROADCASTSD,
+            Element::Word => op::BROADCASTSS,
+            Element::Narrow { bytes: 1, .. } => op::PBROADCASTB,
+            Element::Narrow { .. } => op::PBROADCASTW,
+        };
+        let distance = (access.offset - slots.least) as i32;
+        for (element, &reg) in access.data.iter().enumerate() {
+            let place = Rm::Memory(base, distance + access.element.bytes() as i32 * element as i32);
+            for half in 0..self.halves(reg) {
+                let to = self.target(reg, half, None);
+                self.asm.two(vex, to, place);
+                if let Element::Narrow { bytes, signed } = access.element {
+                    self.extend_narrow((bytes, signed), to, to);
+                }
+                self.finish(reg, half, to, None);
+            }
+        }
+    }
+
+    pub(super) fn slots(&self, group: usize) -> Slots {
         let start = stack::REST + group as i32 * GROUP;
         let of = &self.groups.all[group];
         Slots {
@@ -161,7 +188,7 @@ impl<'r> Generator<'r> {
     fn find_mode(&mut self, access: &'r Access, slots: Slots) {
         let (differs, found, unknown) = (self.asm.label(), self.asm.label(), self.asm.label());
         let consecutive = access.data.len() == 1;
-        let step = consecutive.then(|| access.element() as u32);
+        let step = consecutive.then(|| access.element.bytes() as u32);
         match access.address {
             Address::Long(reg) => self.compare_longs(reg, step, differs),
             Address::Word(reg) => self.compare_words(reg, false, 0, step, differs),
@@ -188,7 +215,14 @@ impl<'r> Generator<'r> {
 
     /// The first thread's word in `rax`, extended and shifted; goes to `differs` unless the others
     /// follow it at distances of so many bytes, if that is asked. `B` has the differences then.
-    fn compare_words(&mut self, word: Reg, signed: bool, shift: u8, step: Option<u32>, differs: Label) {
+    pub(super) fn compare_words(
+        &mut self,
+        word: Reg,
+        signed: bool,
+        shift: u8,
+        step: Option<u32>,
+        differs: Label,
+    ) {
         let words = self.reg(word, 0, A);
         self.asm.scalar(op::MOVD, words, Rm::Ymm(RAX.0), None);
         self.asm.two(op::PBROADCASTD, B, Rm::Ymm(words));
@@ -211,7 +245,7 @@ impl<'r> Generator<'r> {
     }
 
     /// Makes of the word in `rax` what is to be compared with the window.
-    fn extend_first(&mut self, signed: bool, shift: u8) {
+    pub(super) fn extend_first(&mut self, signed: bool, shift: u8) {
         if signed {
             self.asm.extend(RAX);
         }
@@ -221,7 +255,7 @@ impl<'r> Generator<'r> {
     }
 
     /// The same of a long; `C` and `B` have the differences.
-    fn compare_longs(&mut self, long: Reg, step: Option<u32>, differs: Label) {
+    pub(super) fn compare_longs(&mut self, long: Reg, step: Option<u32>, differs: Label) {
         let low = self.reg(long, 0, A);
         self.asm.scalar(op::MOVQ, low, Rm::Ymm(RAX.0), None);
         self.asm.two(op::PBROADCASTQ, B, Rm::Ymm(low));
@@ -244,7 +278,7 @@ impl<'r> Generator<'r> {
 
     /// Makes a host address of `rax` if the window allows what threads access from there on; goes to
     /// `refused` if not.
-    fn allow(&mut self, threads: usize, slots: Slots, refused: Label) {
+    pub(super) fn allow(&mut self, threads: usize, slots: Slots, refused: Label) {
         let count = if threads == 8 { 8 } else { 16 };
         self.asm.copy(RCX, RAX);
         self.asm.subtract_memory(RCX, RBP, slots.window);
@@ -311,27 +345,22 @@ impl<'r> Generator<'r> {
             self.asm.compare_in_memory(RSP, slots.mode, Mode::SAME as i32);
             self.asm.jump_if(If::NotZero, scattered);
             self.asm.load(RAX, RSP, slots.base);
-            let vex = if access.long { op::BROADCASTSD } else { op::BROADCASTSS };
-            for (element, &reg) in access.data.iter().enumerate() {
-                let place = Rm::Memory(RAX, distance + access.element() as i32 * element as i32);
-                for half in 0..self.halves(reg) {
-                    let to = self.target(reg, half, None);
-                    self.asm.two(vex, to, place);
-                    self.finish(reg, half, to, None);
-                }
-            }
+            self.load_same(access, slots, RAX);
             self.asm.jump(done);
             self.asm.bind(scattered);
         }
         self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
         self.asm.jump_if(If::NotZero, slow);
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = distance + access.element() as i32 * element as i32;
-            match (access.store, access.long) {
-                (true, false) => self.scatter(reg, slots, distance),
-                (true, true) => self.scatter_longs(reg, slots, distance),
-                (false, false) => self.gather(reg, slots, distance),
-                (false, true) => self.gather_longs(reg, slots, distance),
+            let distance = distance + access.element.bytes() as i32 * element as i32;
+            match (access.store, access.element) {
+                (store, Element::Narrow { bytes, signed }) => {
+                    self.scattered_narrow((bytes, signed), reg, store, (slots.addresses, distance), None);
+                }
+                (true, Element::Word) => self.scatter(reg, slots, distance),
+                (true, Element::Long) => self.scatter_longs(reg, slots, distance),
+                (false, Element::Word) => self.gather(reg, slots, distance),
+                (false, Element::Long) => self.gather_longs(reg, slots, distance),
             }
         }
         self.asm.jump(done);
@@ -368,10 +397,15 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, slow);
         }
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = (access.offset - slots.least) as i32 + access.element() as i32 * element as i32;
-            match access.store {
-                true => self.masked_scatter(reg, guard, slots, distance),
-                false => self.masked_gather(reg, guard, slots, distance),
+            let distance =
+                (access.offset - slots.least) as i32 + access.element.bytes() as i32 * element as i32;
+            match (access.store, access.element) {
+                (store, Element::Narrow { bytes, signed }) => {
+                    let places = (slots.addresses, distance);
+                    self.scattered_narrow((bytes, signed), reg, store, places, Some(guard));
+                }
+                (true, _) => self.masked_scatter(reg, guard, slots, distance),
+                (false, _) => self.masked_gather(reg, guard, slots, distance),
             }
         }
         self.asm.jump(done);
@@ -494,7 +528,7 @@ impl<'r> Generator<'r> {
             let from = self.reg(address, half, A);
             self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RBX, at::ADDRESS + half as i32 * VECTOR));
         }
-        let rows = access.element() as usize / 4;
+        let rows = if access.element == Element::Long { 2 } else { 1 };
         let halves: Vec<(Reg, usize, Rm)> = (0..access.data.len() * rows)
             .map(|row| (access.data[row / rows], row % rows, Rm::Memory(RBX, at::DATA + row as i32 * VECTOR)))
             .collect();

@@ -11,13 +11,21 @@ use crate::kind::{Kind, kind};
 use crate::region::{Class, Guard, Reg};
 
 impl Generator<'_> {
-    /// `d = f(sources)` in the threads that the guard lets act.
-    pub(super) fn compute(&mut self, meaning: &Meaning, d: Reg, sources: &[Reg], guard: Option<Guard>) {
+    /// `d = f(sources)` in the threads that the guard lets act; `at_once` tells that NaNs are
+    /// replaced, as `nans` does for guarded instructions.
+    pub(super) fn compute(
+        &mut self,
+        meaning: &Meaning,
+        d: Reg,
+        sources: &[Reg],
+        guard: Option<Guard>,
+        at_once: bool,
+    ) {
         let kind = kind(meaning).expect("whoever makes regions asks what is supported");
         for half in 0..self.halves(d) {
             let to = self.target(d, half, guard);
             self.half(kind, to, sources, half);
-            if kind.makes_nans() && (guard.is_some() || self.nans.eager[d.0 as usize]) {
+            if kind.makes_nans() && (at_once || self.nans.eager[d.0 as usize]) {
                 self.replace_nans(to, to);
             }
             self.finish(d, half, to, guard);
@@ -101,6 +109,27 @@ impl Generator<'_> {
             Kind::Extend { signed } => self.widen(sources[0], half, signed, to),
             Kind::Truncate => self.truncate(to, sources[0]),
             Kind::ToFloat => self.unary(op::CVTDQ2PS, to, sources[0], 0),
+            Kind::Truncate => {
+                self.fetch(sources[0], 0, C);
+                self.fetch(sources[0], 1, A);
+                self.join_halves(to);
+            }
+            Kind::ToFloat => {
+                let a = self.rm(sources[0], 0);
+                self.asm.two(op::CVTDQ2PS, to, a);
+            }
+            Kind::NarrowToFloat { bytes, signed } => {
+                let a = self.reg(sources[0], 0, A);
+                self.extend_narrow((bytes, signed), A, a);
+                self.asm.two(op::CVTDQ2PS, to, Rm::Ymm(A));
+            }
+            Kind::HalfToSingle | Kind::SingleToHalf => self.convert_halves(kind, to, sources[0]),
+            Kind::Short { vex, signed, second } => self.short(vex, signed, second, to, sources),
+            Kind::CompareShort { relation, signed } => {
+                self.extend_short(sources[1], signed, B);
+                self.extend_short(sources[0], signed, A);
+                self.compare_extended(relation, to);
+            }
         }
     }
 

@@ -3,10 +3,12 @@
 //!
 //! `cargo bench -p ptx-exec --bench speed -- --json FILE` measures and writes every sample;
 //! `scripts/cpu_device.py speed FILE` prints the tables. `-- NAME` measures only the workloads
-//! whose name contains `NAME`. Without a file the samples go to standard output. What is compared
-//! runs alternately, so that whatever else the machine does disturbs all of it alike. Inputs are
-//! random, and what the kernels and their peers compute is checked against double precision before
-//! anything is measured.
+//! whose name contains `NAME`, and `--unwatched` leaves out launches that are counted or checked,
+//! which take most of the time. Without a file the samples go to standard output. What is compared
+//! runs alternately, so that whatever else the machine does disturbs all of it alike, and every
+//! second time in the other order, because each finds the caches as the one before has left them.
+//! Inputs are random, and what the kernels and their peers compute is checked against double
+//! precision before anything is measured.
 //!
 //! The goals are held against what `cargo build --release` makes of the peer for its default
 //! target. A second column holds it against the peer compiled with AVX2 and FMA.
@@ -26,19 +28,17 @@ use report::Report;
 const SAMPLES: usize = 15;
 
 fn main() {
-    let (mut json, mut name) = (None, String::new());
+    let (mut json, mut name, mut watched) = (None, String::new(), true);
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     while let Some(argument) = arguments.next() {
-        match (argument.as_str(), arguments.next()) {
-            ("--json", Some(path)) => json = Some(path),
-            (filter, None) if !filter.starts_with('-') => name = filter.to_owned(),
-            _ => {
-                eprintln!("usage: cargo bench -p ptx-exec [-- [--json FILE] [NAME]]");
-                std::process::exit(2);
-            }
+        match argument.as_str() {
+            "--json" => json = Some(arguments.next().unwrap_or_else(|| misused())),
+            "--unwatched" => watched = false,
+            filter if !filter.starts_with('-') && name.is_empty() => name = filter.to_owned(),
+            _ => misused(),
         }
     }
-    let mut report = Report::new();
+    let mut report = Report::new(watched);
     for (_, make) in workloads::ALL.iter().filter(|(known, _)| known.contains(&name)) {
         report.measure(&make(), SAMPLES);
     }
@@ -53,4 +53,10 @@ fn main() {
         eprintln!("cannot write {path}: {error}");
         std::process::exit(1);
     }
+}
+
+/// Ends the program with how it is called.
+fn misused() -> ! {
+    eprintln!("usage: cargo bench -p ptx-exec --bench speed [-- [--json FILE] [--unwatched] [NAME]]");
+    std::process::exit(2);
 }

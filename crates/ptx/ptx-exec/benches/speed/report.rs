@@ -75,16 +75,18 @@ struct MeasuredLaunch {
 pub struct Report {
     threads: Vec<usize>,
     targets: Vec<Target>,
+    /// Whether launches are measured that are counted or checked.
+    watched: bool,
     workloads: Vec<Measured>,
     launches: Vec<MeasuredLaunch>,
 }
 
 impl Report {
-    /// Nothing yet.
-    pub fn new() -> Report {
+    /// Nothing yet; `watched` tells whether launches will be measured that are counted or checked.
+    pub fn new(watched: bool) -> Report {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if cores >= 2 { vec![1, 2] } else { vec![1] };
-        Report { threads, targets: Target::all(), workloads: Vec::new(), launches: Vec::new() }
+        Report { threads, targets: Target::all(), watched, workloads: Vec::new(), launches: Vec::new() }
     }
 
     /// Measures a workload, kernel and peers in turn.
@@ -99,13 +101,19 @@ impl Report {
                     .map(|what| Series::new(threads, what)),
             );
         }
-        series.extend([TimedCode::Counted, TimedCode::Checked].map(|what| Series::new(1, what)));
+        let watched = [TimedCode::Counted, TimedCode::Checked].into_iter().filter(|_| self.watched);
+        series.extend(watched.map(|what| Series::new(1, what)));
         let counted = WatchOptions { count: true, ..WatchOptions::default() };
         let checked = WatchOptions { check: true, ..WatchOptions::default() };
         let mut instructions = 0;
         for sample in 0..=samples {
             let watched = |series: &Series| matches!(series.what, TimedCode::Counted | TimedCode::Checked);
-            for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
+            let measured = |series: &&mut Series| sample <= WATCHED_SAMPLES || !watched(series);
+            let mut turns: Vec<&mut Series> = series.iter_mut().filter(measured).collect();
+            if sample % 2 == 1 {
+                turns.reverse();
+            }
+            for series in turns {
                 let before = processor_seconds();
                 let start = Instant::now();
                 let mut kernel = |how| {

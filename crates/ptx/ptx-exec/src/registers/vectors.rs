@@ -77,6 +77,17 @@ pub(crate) fn apart_longs(from: &[u64; WARP], values: &[u64; WARP], distance: u6
     plain::apart_longs(from, values, distance)
 }
 
+/// The word of another lane in each lane: its number in `from`, modulo 32.
+#[inline(always)]
+pub(crate) fn exchange_words(values: &[u32; WARP], from: &[u32; WARP]) -> [u32; WARP] {
+    #[cfg(target_arch = "x86_64")]
+    if wide_vectors() {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { wide::exchange_words(values, from) };
+    }
+    plain::exchange_words(values, from)
+}
+
 /// The sign bits of eight words.
 #[inline(always)]
 pub(crate) fn signs(words: &[u32; PART]) -> u32 {
@@ -236,6 +247,10 @@ mod plain {
         from.iter().zip(values).all(|(from, value)| from.wrapping_add(distance) == *value)
     }
 
+    pub(super) fn exchange_words(values: &[u32; WARP], from: &[u32; WARP]) -> [u32; WARP] {
+        from.map(|lane| values[lane as usize % WARP])
+    }
+
     pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
         // Negative if nothing fits into the window at all.
         let room = (end - start).wrapping_sub(bytes);
@@ -310,6 +325,32 @@ mod wide {
             bits = _mm256_or_si256(bits, lanes);
         }
         suspicious(any(outside), any(bits), bytes)
+    }
+
+    /// Each part is looked up in all four parts of the values, of which two bits of the lane's
+    /// number choose.
+    ///
+    /// # Safety
+    /// The CPU has AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn exchange_words(values: &[u32; WARP], from: &[u32; WARP]) -> [u32; WARP] {
+        let mut found = [0; WARP];
+        // SAFETY: eight lanes from a multiple of eight lie inside the arrays.
+        let load = |words: &[u32; WARP], part: usize| unsafe {
+            _mm256_loadu_si256(words.as_ptr().add(part * PART).cast())
+        };
+        let parts: [__m256i; PARTS] = std::array::from_fn(|part| load(values, part));
+        for part in 0..PARTS {
+            let from = load(from, part);
+            let (odd, late) = (_mm256_slli_epi32(from, 28), _mm256_slli_epi32(from, 27));
+            let within = parts.map(|part| _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(part, from)));
+            let choose = |a, b, bit| _mm256_blendv_ps(a, b, _mm256_castsi256_ps(bit));
+            let (low, high) = (choose(within[0], within[1], odd), choose(within[2], within[3], odd));
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_ps(found.as_mut_ptr().add(part * PART).cast(), choose(low, high, late)) };
+        }
+        found
     }
 
     /// # Safety
@@ -482,6 +523,8 @@ mod tests {
                     (table[at] >> 32, table[at + 1])
                 );
             }
+            let lanes = std::array::from_fn(|_| random.bits() as u32);
+            assert_eq!(exchange_words(&words, &lanes), plain::exchange_words(&words, &lanes));
             let step = [0, bytes, random.bits()][round % 3];
             assert_eq!(steady_longs(&addresses, step), plain::steady_longs(&addresses, step));
             assert_eq!(steady_words(&words, step as u32), plain::steady_words(&words, step as u32));

@@ -11,7 +11,7 @@ use crate::code::{FloatChoice, Reduction, WarpOp};
 use crate::operands::{Args, Reg};
 use crate::registers::lanes::{Lanes, Stored, WARP, each_lane, map, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};
-use crate::registers::vectors::{ACTIVE, part_of_words, signs};
+use crate::registers::vectors::{ACTIVE, exchange_words, signs};
 
 /// The lanes that have to be there before a warp instruction is executed, as those that act say.
 ///
@@ -119,11 +119,7 @@ unsafe fn shuffle(lanes: &Lanes, mode: Shuffle, args: &Args) {
         }
         Shuffle::Index => sources(distances, controls, |own, b, c| shuffled(Shuffle::Index, own, b, c)),
     };
-    let mut results = [0; WARP];
-    for part in 0..PARTS {
-        let found = part_of_words(|lane| values[from[part * PART + lane] as usize % WARP]);
-        results[part * PART..][..PART].copy_from_slice(&found);
-    }
+    let results = exchange_words(values, &from);
     // SAFETY: the caller's promise.
     unsafe {
         lanes.write(args.d, &results);

@@ -3,7 +3,9 @@
 
 use std::ffi::c_void;
 
-use ptx_compile::{Bases, Code, Context, Frame, Group, LOOP, Outcome, STRIPS, Stop, WARPS, Window};
+use ptx_compile::{
+    Bases, Code, Context, Element, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
+};
 
 use crate::code::Op;
 use crate::device::Region as Allocation;
@@ -11,7 +13,7 @@ use crate::launch::Launch;
 use crate::memory::kept::Kept;
 use crate::memory::spaces::{Regular, Spaces};
 use crate::native::NativeRegion;
-use crate::operands::{AccessArgs, AccessKind, Class, Indexed};
+use crate::operands::{AccessArgs, AccessKind, Class, Indexed, Reg};
 use crate::registers::lanes::{Lanes, WARP};
 use crate::registers::pattern::PARTS;
 use crate::warp::{Counts, Surroundings};
@@ -57,12 +59,16 @@ pub(crate) unsafe fn enter(
     warps: &[Lanes],
     around: &mut Surroundings,
 ) -> Option<Left> {
-    let code = region.code(around.launch.engine)?;
     let whole = warps.len() <= WARPS && warps.iter().all(|lanes| lanes.mask == u32::MAX);
     // SAFETY: the caller's promise.
     if !whole || !unsafe { is_uniform(region, warps) } {
         return None;
     }
+    // SAFETY: the caller's promise.
+    let code = region.code(&|register| unsafe {
+        around.write_index(&warps[..1]);
+        is_same(register, &warps[0])
+    })?;
     let mut frames = [Frame {
         words: std::ptr::null_mut(),
         longs: std::ptr::null_mut(),
@@ -98,8 +104,9 @@ pub(crate) unsafe fn enter(
     })
 }
 
-/// Finds the addresses that are known on entering, for all strips. The index of a deferred prologue
-/// is put into its register only if somebody has to read it there.
+/// Finds the addresses that are known on entering, for all strips: those of elements whose index is
+/// that of a deferred prologue. Of others the code finds out as fast. The index is put into its
+/// register only if somebody has to read it there.
 ///
 /// # Safety
 /// As for [`enter`].
@@ -111,18 +118,26 @@ unsafe fn find_bases(
     bases: &mut Vec<Bases>,
 ) {
     let steps = &around.launch.code(around.launch.kernel_function).steps;
+    let index = around.spaces.found.as_ref().map(|found| found.index);
     bases.resize(code.early().len(), [0; WARPS * STRIPS]);
     let mut known = true;
     for (early, bases) in code.early().iter().zip(bases) {
         let group = &code.groups()[early.group];
-        let Op::Access { args, .. } = &steps[region.sites[early.access].step as usize].op else { continue };
-        let offsets = (group.least, group.most);
-        // SAFETY: the frames have the registers of the address.
-        let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
+        let regular = match &steps[region.sites[early.access].step as usize].op {
+            Op::Access { args, .. } if index.is_some() && args.indexed.map(|of| of.index) == index => {
+                let offsets = (group.least, group.most);
+                // SAFETY: the frames have the registers of the address.
+                unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) }
+            }
+            _ => None,
+        };
         let consecutive = regular.filter(|regular| regular.step == group.bytes);
         let Some(Regular { first, between, .. }) = consecutive else {
             known = false;
-            *bases = [0; WARPS * STRIPS];
+            // The first is known if any is.
+            if bases[0] != 0 {
+                *bases = [0; WARPS * STRIPS];
+            }
             continue;
         };
         let mut moved = 0u64;
@@ -131,7 +146,6 @@ unsafe fn find_bases(
             moved = moved.wrapping_add(between);
         }
     }
-    let index = around.spaces.found.as_ref().map(|found| found.index);
     if index.is_some_and(|index| !known || code.reads_word(index.0)) {
         // SAFETY: the caller's promise.
         unsafe { around.write_index(warps) };
@@ -162,6 +176,27 @@ unsafe fn is_uniform(region: &NativeRegion, warps: &[Lanes]) -> bool {
             }
         }
     })
+}
+
+/// Whether the threads of each strip of a warp have the same value of a register.
+///
+/// # Safety
+/// The frame has the register.
+unsafe fn is_same(register: &Register, lanes: &Lanes) -> bool {
+    fn alike<T: PartialEq>(values: &[T]) -> bool {
+        values.chunks(STRIP).all(|strip| strip.iter().all(|value| *value == strip[0]))
+    }
+    let reg = Reg(register.place);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match register.class {
+            ptx_compile::Class::Word => alike(lanes.source::<u32>(reg)),
+            ptx_compile::Class::Long => alike(lanes.source::<u64>(reg)),
+            ptx_compile::Class::Predicate => {
+                lanes.predicate(reg).to_le_bytes().iter().all(|byte| matches!(byte, 0 | 0xff))
+            }
+        }
+    }
 }
 
 /// Adds what the code counted, in strips, to what the interpreter counts, in warps.
@@ -283,6 +318,40 @@ unsafe fn transfer<T: Copy>(address: u64, element: usize, value: &mut T, store: 
     }
 }
 
+/// Loads or stores what a lane accesses of an element, which stands in the context's data.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_element(
+    kind: Element,
+    address: u64,
+    (element, lane): (usize, usize),
+    context: &mut Context,
+    store: bool,
+) {
+    // SAFETY: the caller's promise. Longs take two rows of the data.
+    unsafe {
+        if kind == Element::Long {
+            let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
+            return transfer(address, element, &mut (*data)[lane], store);
+        }
+        let word = &mut context.data[element][lane];
+        match kind {
+            Element::Narrow { bytes: 1, signed } => {
+                let mut byte = *word as u8;
+                transfer(address, element, &mut byte, store);
+                *word = if signed { byte as i8 as u32 } else { byte.into() };
+            }
+            Element::Narrow { signed, .. } => {
+                let mut half = *word as u16;
+                transfer(address, element, &mut half, store);
+                *word = if signed { half as i16 as u32 } else { half.into() };
+            }
+            _ => transfer(address, element, word, store),
+        }
+    }
+}
+
 impl Caller<'_, '_> {
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
@@ -291,10 +360,9 @@ impl Caller<'_, '_> {
     /// The context is that of the code, which has put address and words there.
     unsafe fn access(&mut self, context: &mut Context, site: usize, mask: u32) -> Option<()> {
         let code = self.launch.code(self.launch.kernel_function);
-        let Op::Access { args, .. } = &code.steps[self.region.sites[site].step as usize].op else {
-            return None;
-        };
-        let group = self.code.groups()[self.code.group_of()[site]];
+        let (number, site) = (site, &self.region.sites[site]);
+        let Op::Access { args, .. } = &code.steps[site.step as usize].op else { return None };
+        let group = self.code.groups()[self.code.group_of()[number]];
         let store = args.kind == AccessKind::Store;
         // SAFETY: the frame has the registers of the address.
         let (addresses, bias) = unsafe { self.addresses(args, context) };
@@ -304,20 +372,12 @@ impl Caller<'_, '_> {
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
         for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {
-            // SAFETY: the access has been allowed, aligned to its size, which is that of its longs
-            // or words.
-            unsafe {
-                match group.bytes as usize / elements {
-                    8 => {
-                        let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
-                        transfer(addresses[lane], element, &mut (*data)[lane], store);
-                    }
-                    _ => transfer(addresses[lane], element, &mut context.data[element][lane], store),
-                }
-            }
+            // SAFETY: the access has been allowed, aligned to its size, which is that of its
+            // elements.
+            unsafe { transfer_element(site.element, addresses[lane], (element, lane), context, store) };
         }
         if let Some(lane) = lanes().next() {
-            self.widen(args, addresses[lane], bias, &group, site);
+            self.widen(args, addresses[lane], bias, &group, number);
         }
         Some(())
     }
