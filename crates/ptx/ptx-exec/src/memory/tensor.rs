@@ -152,7 +152,8 @@ impl TensorMap {
 }
 
 /// A copy into shared memory: `data` has the generic address of the map, that of an mbarrier, and
-/// the coordinates in pairs; `address` is the box's place.
+/// the coordinates in pairs; `address` is the box's place. A mask in `operands[1]` has the ranks of
+/// the blocks of the cluster to which it goes.
 pub(crate) fn load() -> AccessHandler {
     handler(run::<true>)
 }
@@ -180,6 +181,7 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
         let longs = |at: usize| lanes.source::<u64>(args.data[at]);
         let (maps, pairs) = (longs(0), [longs(2), longs(3), longs(4)]);
         let mbarriers = args.data[1].is_some().then(|| longs(1));
+        let ranks = args.operands[1].is_some().then(|| lanes.source::<u32>(args.operands[1]));
         each_lane(lanes.mask, |lane| {
             if outcome.is_ok() {
                 let half = |axis: usize| (pairs[axis / 2][lane] >> (32 * (axis % 2))) as u32 as i32;
@@ -189,6 +191,7 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
                     start: std::array::from_fn(|axis| half(axis).into()),
                     rank: args.copied,
                     mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
+                    ranks: ranks.map(|ranks| ranks[lane]),
                 };
                 outcome = copy
                     .execute::<LOADS>(spaces)
@@ -200,6 +203,7 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
 }
 
 /// The copy of a lane; addresses are generic.
+#[derive(Clone, Copy)]
 struct Copy {
     map: u64,
     shared: u64,
@@ -208,11 +212,22 @@ struct Copy {
     /// The dimensions that the instruction names.
     rank: u32,
     mbarrier: Option<u64>,
+    /// The blocks of the cluster to which it goes.
+    ranks: Option<u32>,
 }
 
 impl Copy {
     fn execute<const LOADS: bool>(self, spaces: &mut Spaces) -> Copied {
         let map = self.read_map(spaces)?;
+        for rank in spaces.ranks(self.ranks) {
+            let own = |address| spaces.in_block(address, rank);
+            let (shared, mbarrier) = (own(self.shared), self.mbarrier.map(own));
+            Copy { shared, mbarrier, ..self }.execute_once::<LOADS>(&map, spaces)?;
+        }
+        Ok(())
+    }
+
+    fn execute_once<const LOADS: bool>(self, map: &TensorMap, spaces: &mut Spaces) -> Copied {
         let bytes = map.box_bytes();
         let at = |(kind, text)| (self.shared, kind, text);
         spaces.generic(self.shared, bytes.next_multiple_of(LINE), LOADS).map_err(at)?;
@@ -220,7 +235,7 @@ impl Copy {
         let outer = (0..v).flat_map(|v| (0..u).flat_map(move |u| (0..z).map(move |z| (z, u, v))));
         let lines = outer.flat_map(|(z, u, v)| (0..y).map(move |y| [0, y, z, u, v]));
         for (index, line) in lines.enumerate() {
-            self.copy_line::<LOADS>(&map, spaces, line, index as u64 * map.line_bytes())?;
+            self.copy_line::<LOADS>(map, spaces, line, index as u64 * map.line_bytes())?;
         }
         match self.mbarrier {
             None => Ok(()),
