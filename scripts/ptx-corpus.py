@@ -2,12 +2,12 @@
 """Lowers PTX for 9.0 to 12.1 from many sources for older GPUs, and asks ptxas 13.5 whether it takes the result.
 
     cargo build --workspace --example lower
-    scripts/ptx-corpus.py [--lower PROGRAM] [--work FOLDER] [--triton PYTHON] > docs/results/ptx-corpus.txt
+    scripts/ptx-corpus.py [--lower PROGRAM] [--work FOLDER] [--toolkits N] [--gpus 80,90] [--triton PYTHON] > docs/results/ptx-corpus.txt
 
 The modules: a kernel for each gated form, special register and directive of the table of forms
 (crates/ptx/ptx-retarget/tests/gates/statements.tsv), for the first target that has it; the sources of crates/ptx/ptx/tests/corpus
 and the ones below, with libcu++ and CUB of the CUDA Core Compute Libraries and CuTe of CUTLASS, compiled by NVRTC of four toolkits; and
-kernels of Triton, if PYTHON has it. What a source does not compile for is left out and counted. Installs NVIDIA's wheels, 600 MB,
+kernels of Triton, if PYTHON has it. What a source does not compile for is left out and counted; what has been compiled is kept. Installs NVIDIA's wheels, 600 MB,
 into FOLDER (target/ptx-corpus); needs no GPU and takes about ten minutes on two cores.
 """
 
@@ -218,6 +218,8 @@ def refusal(ptxas, file, target):
 
 def own_kernels(ptxas, folder):
     """A kernel for each line of statements.tsv that some target has."""
+    if any(folder.glob("own.*")):
+        return
     prelude = (GATES / "prelude.txt").read_text()
     rows = [line.split("\t") for line in (GATES / "statements.tsv").read_text().splitlines() if not line.startswith("#")]
 
@@ -234,22 +236,24 @@ def own_kernels(ptxas, folder):
         return False
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return sum(pool.map(lambda row: write(row[0], *row[1]), enumerate(rows)))
+        list(pool.map(lambda row: write(row[0], *row[1]), enumerate(rows)))
 
 
-def compiled(work, folder):
+def compiled(work, folder, toolkits):
     """The sources by each compiler for each of its targets; counts what does not compile."""
     failed = collections.Counter()
     texts = {path.stem: path.read_text() for path in sorted(SOURCES.glob("*.cu"))} | OWN
-    for package, (headers, targets) in COMPILERS.items():
+    for package, (headers, targets) in list(COMPILERS.items())[:toolkits]:
         compiler = Compiler(work, package, headers)
         version = package.split("==")[1]
         for name, text in texts.items():
             for target in targets:
-                ptx = compiler.ptx(name, text, target)
-                if ptx:
-                    (folder / f"nvrtc-{version}.{name}.{target}.ptx").write_text(ptx)
-                failed[version] += not ptx
+                file = folder / f"nvrtc-{version}.{name}.{target}.ptx"
+                none = file.with_suffix(".failed")
+                if not file.exists() and not none.exists():
+                    ptx = compiler.ptx(name, text, target)
+                    (file if ptx else none).write_text(ptx)
+                failed[version] += none.exists()
     return failed
 
 
@@ -262,21 +266,23 @@ def main():
     parser.add_argument("--lower", type=Path, default=ROOT / "target/debug/examples/lower")
     parser.add_argument("--work", type=Path, default=ROOT / "target/ptx-corpus")
     parser.add_argument("--triton", type=Path, help="a Python interpreter with Triton")
+    parser.add_argument("--toolkits", type=int, default=len(COMPILERS), help="how many of the toolkits compile")
+    parser.add_argument("--gpus", type=lambda text: text.split(","), default=GPUS, help="capabilities: 80,90")
     options = parser.parse_args()
-    work = options.work
+    work, gpus = options.work, options.gpus
     modules, lowered = work / "modules", work / "lowered"
     for folder in (modules, lowered):
         folder.mkdir(parents=True, exist_ok=True)
-        for file in folder.glob("*.ptx"):
-            file.unlink()
+    for file in lowered.glob("*.ptx"):
+        file.unlink()
     ptxas = next(install(work / PTXAS.replace("==", "-"), [PTXAS]).rglob("ptxas"))
     ptxas.chmod(0o755)
     own_kernels(ptxas, modules)
-    failed = compiled(work, modules)
+    failed = compiled(work, modules, options.toolkits)
     if options.triton:
         (work / "kernels.py").write_text(TRITON)
         subprocess.run([options.triton, work / "kernels.py", modules], check=True)
-    told = subprocess.run([options.lower, modules, lowered, *GPUS], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([options.lower, modules, lowered, *gpus], capture_output=True, text=True, check=True).stdout
     rows = [line.split("\t") for line in told.splitlines()]
     files = {(name, gpu): lowered / f"{name}.sm_{gpu}.ptx" for name, gpu, verdict, _ in rows if verdict == "lowered"}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -291,13 +297,15 @@ def main():
         elif verdict in ("cannot", "invalid"):
             lacking[verdict, detail.split(".")[0] if verdict == "cannot" else detail] += 1
     count = len({name for name, *_ in rows})
-    print(f"scripts/ptx-corpus.py{' --triton PYTHON' if options.triton else ''}: {count} modules for 9.0 to 12.1, ptxas 13.5.37")
+    command = "scripts/ptx-corpus.py" + (f" --toolkits {options.toolkits}" if options.toolkits < len(COMPILERS) else "")
+    command += f" --gpus {','.join(gpus)}" * (gpus != GPUS) + " --triton PYTHON" * bool(options.triton)
+    print(f"{command}: {count} modules for 9.0 to 12.1, ptxas 13.5.37")
     print(f"{len(refused)} lowered texts, of which ptxas refuses {len(wrong)} for the GPU; {sum(failed.values())} sources did not compile for a target")
     print("\nmodules that run as they are / lowered / not, by GPU\n")
-    print("| modules | count | " + " | ".join(f"sm_{gpu}" for gpu in GPUS) + " |\n| --- | ---: |" + " ---: |" * len(GPUS))
+    print("| modules | count | " + " | ".join(f"sm_{gpu}" for gpu in gpus) + " |\n| --- | ---: |" + " ---: |" * len(gpus))
     for kind, counts in sorted(kinds.items()):
-        cells = [" / ".join(str(counts[gpu, verdict]) for verdict in ("runs", "lowered", "cannot")) for gpu in GPUS]
-        print(f"| {kind} | {sum(counts.values()) // len(GPUS)} | {' | '.join(cells)} |")
+        cells = [" / ".join(str(counts[gpu, verdict]) for verdict in ("runs", "lowered", "cannot")) for gpu in gpus]
+        print(f"| {kind} | {sum(counts.values()) // len(gpus)} | {' | '.join(cells)} |")
     print("\nrows that were used, by modules and GPUs\n")
     for row, times in sorted(used.items()):
         print(f"{times:6} {row}")

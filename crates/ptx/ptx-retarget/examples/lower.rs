@@ -50,7 +50,8 @@ fn judged(file: &Path, to: &Path, capability: u32) -> String {
     if lowered.module == module {
         return format!("{name}\t{capability}\truns\t");
     }
-    std::fs::write(to.join(format!("{name}.sm_{capability}.ptx")), lowered.module.to_string()).expect("a folder");
+    std::fs::write(to.join(format!("{name}.sm_{capability}.ptx")), lowered.module.to_string())
+        .expect("a folder");
     let rows: BTreeSet<&str> = lowered.changes.iter().map(|change| change.row.name).collect();
     format!("{name}\t{capability}\tlowered\t{}", rows.into_iter().collect::<Vec<_>>().join(", "))
 }

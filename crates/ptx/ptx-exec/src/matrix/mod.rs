@@ -224,7 +224,9 @@ impl MatrixStep {
     /// As for [`run`](Self::run).
     pub(super) unsafe fn spans(&self, lanes: &Lanes) -> Vec<Span> {
         match &self.operation {
-            Operation::LoadTiles { .. } | Operation::LoadBytes(_) => vec![transfer::tile_span(lanes, self.results.len())],
+            Operation::LoadTiles { .. } | Operation::LoadBytes(_) => {
+                vec![transfer::tile_span(lanes, self.results.len())]
+            }
             Operation::StoreTiles { .. } | Operation::StoreBytes => {
                 vec![transfer::tile_span(lanes, self.sources.len())]
             }

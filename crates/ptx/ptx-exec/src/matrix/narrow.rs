@@ -226,8 +226,7 @@ impl Cell<'_> {
         }
         let scale = |at: usize| self.scales[0][at].kind() * self.scales[1][at].kind();
         let block = |at: usize| at * self.scales[0].len() / self.row.len();
-        let product =
-            |(at, (a, b)): (usize, (&Value, &Value))| a.kind() * b.kind() * scale(block(at));
+        let product = |(at, (a, b)): (usize, (&Value, &Value))| a.kind() * b.kind() * scale(block(at));
         Some(self.row.iter().zip(self.column).enumerate().map(product).sum::<f64>() + c.kind())
     }
 }

@@ -143,6 +143,7 @@ impl Case {
             strides: [2 * length as u64, 0, 0, 0],
             spans: with(self.width as u32 / 2, lines as u32),
             steps: [1; MAX_RANK],
+            pixels: None,
         };
         map.to_bytes().to_vec()
     }

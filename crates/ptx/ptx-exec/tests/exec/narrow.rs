@@ -169,10 +169,7 @@ impl Case {
         );
         if self.scaling.is_some() {
             let [(byte_a, lanes_a), (byte_b, lanes_b)] = self.places;
-            text += &format!(
-                ", %i{last}, {{{byte_a}, {lanes_a}}}, %i{}, {{{byte_b}, {lanes_b}}}",
-                last + 1
-            );
+            text += &format!(", %i{last}, {{{byte_a}, {lanes_a}}}, %i{}, {{{byte_b}, {lanes_b}}}", last + 1);
         }
         let found = run_warp(&(text + ";"), &words, outputs);
         for (lane, words) in found.iter().enumerate() {
@@ -249,7 +246,8 @@ fn products_of_all_formats() {
                 // Sums of the largest are beyond `.f16`.
                 let wide = [a, b].iter().any(|ty| ty.exponent > 3);
                 if !half || !wide {
-                    Case { types: [a, b], k: 32, half, scaling: None, places: [(0, 0); 2] }.check(&mut random);
+                    Case { types: [a, b], k: 32, half, scaling: None, places: [(0, 0); 2] }
+                        .check(&mut random);
                 }
             }
         }
@@ -317,7 +315,8 @@ fn exponents_are_rounded_up_or_down() {
     let text = ".reg .b16 %n; cvt.rp.satfinite.ue8m0x2.f32 %n, %i0, %i1; cvt.u32.u16 %o0, %n;\n\
                 cvt.rn.bf16x2.ue8m0x2 %o1, %n; cvt.rz.ue8m0x2.f32 %n, %i0, %i1; cvt.u32.u16 %o2, %n;\n\
                 cvt.rz.ue8m0x2.bf16x2 %n, %o1; cvt.u32.u16 %o3, %n;";
-    let inputs: Words = (0..WARP).map(|_| (0..2).map(|_| random.bits() as u32 & 0xbfff_ffff).collect()).collect();
+    let inputs: Words =
+        (0..WARP).map(|_| (0..2).map(|_| random.bits() as u32 & 0xbfff_ffff).collect()).collect();
     for (words, found) in inputs.iter().zip(run_warp(text, &inputs, 4)) {
         for (half, word) in words.iter().rev().enumerate() {
             let value = f64::from(f32::from_bits(*word)).abs().log2().clamp(-127.0, 127.0);
@@ -335,7 +334,8 @@ fn exponents_are_rounded_up_or_down() {
 fn tiles_of_bytes() {
     let mut random = Random::new(124);
     let inputs: Words = (0..WARP).map(|_| (0..4).map(|_| random.bits() as u32).collect()).collect();
-    let byte = |words: &Words, lane: usize, register: usize, at: usize| words[lane][register] >> (8 * at) & 0xff;
+    let byte =
+        |words: &Words, lane: usize, register: usize, at: usize| words[lane][register] >> (8 * at) & 0xff;
     // All lanes have the address of a row; the memory comes back by rows.
     let begin = ".reg .b32 %s, %a; mov.u32 %s, buffer; mad.lo.u32 %a, lane, 16, %s;\n";
     let show = "bar.sync 0; ld.shared.v4.b32 {%o0, %o1, %o2, %o3}, [%a];\n";
@@ -360,8 +360,7 @@ fn tiles_of_bytes() {
         assert_eq!(byte(&found, lane, register, at), byte(&inputs, row, column / 4, column % 4));
     }
     for (packing, bits) in [("b4x16_p64", 4), ("b6x16_p32", 6)] {
-        let text =
-            format!("{fill} ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.{packing} {result}, [%a];\n");
+        let text = format!("{fill} ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.{packing} {result}, [%a];\n");
         let found = run_warp(&text, &inputs, 4);
         for (lane, register, at) in (0..WARP).flat_map(|lane| (0..16).map(move |i| (lane, i / 4, i % 4))) {
             let row = &inputs[8 * register + lane / 4];
@@ -379,7 +378,8 @@ fn products_of_warp_groups() {
     let code = |value: i32| E4M3.nearest(value.into());
     let a: Vec<Vec<i32>> = (0..16).map(|_| (0..32).map(|_| random.index(5) as i32 - 2).collect()).collect();
     let b: Vec<Vec<i32>> = (0..8).map(|_| (0..32).map(|_| random.index(5) as i32 - 2).collect()).collect();
-    let word = |line: &[i32], first: usize| (0..4).fold(0, |word, at| word | code(line[first + at]) << (8 * at));
+    let word =
+        |line: &[i32], first: usize| (0..4).fold(0, |word, at| word | code(line[first + at]) << (8 * at));
     // A in registers; of B each lane has a run of eight bytes, line by line.
     let inputs: Words = (0..WARP)
         .map(|lane| {

@@ -54,12 +54,13 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
 
 /// `st.bulk`: zeros in shared memory, at once.
 fn store_zeros(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let ([place, size, _] | [place, size], Some(space)) = (line.operands.as_slice(), form.take_space()) else {
-        return invalid("`st.bulk` takes an address in shared memory, a size and 0");
+    let [place, size, ..] = line.operands.as_slice() else {
+        return invalid("`st.bulk` takes an address, a size and 0");
     };
+    let space = form.take_space();
     form.take_all();
     let bytes = compiler.source(size, ScalarType::U32)?;
-    let place = load_store::address(compiler, place, Some(space))?;
+    let place = load_store::address(compiler, place, space)?;
     zeros(compiler, place, bytes);
     Ok(())
 }
@@ -272,6 +273,8 @@ const OF_TENSORS: &[&str] = &[
     "bulk",
     "tensor",
     "tile",
+    "im2col",
+    "im2col_no_offs",
     "mbarrier::complete_tx::bytes",
     "bulk_group",
     "multicast::cluster",
@@ -316,15 +319,36 @@ fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecode
         ..load_store::NO_DATA
     };
     compiler.access(access::load::<u32, u32>(), size);
-    let ranks = ranks(compiler, line, 3)?;
+    let pixels = mnemonic.contains(".im2col");
+    let of_loads = pixels && loads == Some(true);
+    let ranks = ranks(compiler, line, if of_loads { 4 } else { 3 })?;
+    let offsets = match line.operands.get(3) {
+        Some(offsets) if of_loads => pixel_offsets(compiler, offsets)?,
+        _ => [Reg::NONE; 2],
+    };
     let place = load_store::address(compiler, shared, Some(StateSpace::Shared))?;
     let [c01, c23, c4] = coordinates;
-    let data = Reg::list(&[map, object, c01, c23, c4]);
-    let (operands, kind, copied) = (Reg::list(&[bytes, ranks]), AccessKind::Tensor, rank);
+    let data = Reg::list(&[map, object, c01, c23, c4, offsets[0], offsets[1]]);
+    let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Tensor);
+    let copied = if pixels { rank | tensor::PIXELS } else { rank };
     let run = if loads == Some(true) { tensor::load() } else { tensor::store() };
     let synchronises = object.is_some();
     compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises, ..place });
     Ok(())
+}
+
+/// How far from its pixel each element lies that is copied, two in a long.
+fn pixel_offsets(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<[Reg; 2]> {
+    let Operand::Vector(items) = operand else {
+        return invalid("`.im2col` takes the offsets of pixels, behind the mbarrier");
+    };
+    let mut half = |at: usize| match items.get(at) {
+        Some(offset) => compiler.source(offset, ScalarType::U16),
+        None => Ok(compiler.constant(Class::Word, 0)),
+    };
+    let words = [half(0)?, half(1)?, half(2)?];
+    let none = compiler.constant(Class::Word, 0);
+    Ok([packed(compiler, words[0], words[1]), packed(compiler, words[2], none)])
 }
 
 /// The generic address of a tensor map, and the coordinates beside it, two in a long.

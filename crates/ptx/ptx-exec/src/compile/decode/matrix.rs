@@ -14,8 +14,8 @@ use crate::compile::decode::scaled;
 use crate::compile::decode::{Undecoded, direction};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
-    Adds, Arithmetic, ByteTiles, Element, Factor, Float, Format, Fragment, Group, Integer, Layout, MatrixStep, Narrow, Operation, Order,
-    Product, Shape,
+    Adds, Arithmetic, ByteTiles, Element, Factor, Float, Format, Fragment, Group, Integer, Layout,
+    MatrixStep, Narrow, Operation, Order, Product, Shape,
 };
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
@@ -410,8 +410,7 @@ fn group_arithmetic(
             Ok(Arithmetic::Integer { a: integer(a), b: integer(b), saturate })
         }
         (F16 | F32, E4m3 | E5m2, E4m3 | E5m2) => {
-            let element =
-                |ty| Element { format: if ty == E4m3 { soft::E4M3 } else { soft::E5M2 }, shift: 0 };
+            let element = |ty| Element { format: if ty == E4m3 { soft::E4M3 } else { soft::E5M2 }, shift: 0 };
             let sum = if d == F16 { Format::F16 } else { Format::F32 };
             let (a, b) = (element(a), element(b));
             Ok(Arithmetic::Narrow(Narrow { a, b, sum, kept: 13, grouped: false, coarse: true }))

@@ -192,12 +192,8 @@ mod tests {
     fn hows_survive_packing() {
         for (_, small) in SMALL {
             for flags in 0..8 {
-                let how = How {
-                    small,
-                    rectified: flags & 1 != 0,
-                    saturates: flags & 2 != 0,
-                    up: flags & 4 != 0,
-                };
+                let how =
+                    How { small, rectified: flags & 1 != 0, saturates: flags & 2 != 0, up: flags & 4 != 0 };
                 assert_eq!(How::unpack(how.pack()), how);
             }
         }

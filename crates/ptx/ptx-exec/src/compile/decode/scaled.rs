@@ -26,8 +26,7 @@ struct Said<'m> {
 
 impl<'m> Said<'m> {
     fn of(mnemonic: &'m str) -> Option<Said<'m>> {
-        const TYPES: [&str; 9] =
-            ["f32", "f16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3"];
+        const TYPES: [&str; 9] = ["f32", "f16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3"];
         let words: Vec<&str> = mnemonic.split('.').skip(1).collect();
         let kind = words.iter().find_map(|word| word.strip_prefix("kind::"))?;
         let named = words.iter().find_map(|word| word.strip_prefix("scale_vec::"));
