@@ -7,6 +7,7 @@
 
 mod answering;
 mod assembler;
+mod capability;
 pub mod child;
 mod dashboard;
 pub mod driver;
@@ -65,7 +66,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 7] = [
+const FIRST_FILES: [&str; 8] = [
     CONTROL_FILE,
     META_FILE,
     Notes::FILE,
@@ -73,6 +74,7 @@ const FIRST_FILES: [&str; 7] = [
     apex_trace::results::WANTED,
     apex_conventions::universal::SOCKET,
     apex_conventions::access::SOCKET,
+    apex_conventions::capability::SOCKET,
 ];
 
 /// The dynamic linker's variable.
@@ -88,6 +90,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --fast=schedule -- ./pipeline
   apex run --tuned stencil.tuned.json -- ./stencil
   apex run --universal -- ./built_for_newer_gpus
+  apex run --universal --capability 12.0 --capability-for libchooser.so -- python infer.py
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
@@ -203,6 +206,8 @@ pub struct Recording {
         hide_possible_values = true
     )]
     pub universal: Option<universal::Universal>,
+    #[command(flatten)]
+    pub capability: capability::Options,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -427,6 +432,15 @@ pub fn record(
                 .into());
         }
     };
+    let capability = match recording.capability.start(&fresh.folder) {
+        Ok(capability) => capability,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--capability: cannot listen in the session")
+                .into());
+        }
+    };
     let scheduling = match schedule::start(&fresh.folder, &recording.fast) {
         Ok(scheduling) => scheduling,
         Err(error) => {
@@ -485,6 +499,7 @@ pub fn record(
     }
     scheduling.into_iter().for_each(answering::Answering::finish);
     meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
+    meta.capability = capability.map(capability::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
@@ -546,6 +561,7 @@ fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Re
     if !recording.fast.is_empty() {
         program.env(variables::FAST.name, fast_ways(&recording.fast));
     }
+    recording.capability.set(&mut program);
     program
 }
 
@@ -644,6 +660,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         rank: own_rank(),
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: recording.check,
         attached: false,
@@ -773,6 +790,10 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     refused
         .map(apex_view::text::universal::sentence)
         .for_each(|told| output::remark(format!("--universal: {told}")));
+    let told = loaded.session.meta.iter().flat_map(|meta| &meta.capability).cloned();
+    apex_view::text::capability::sentences(&told.collect::<Vec<_>>())
+        .into_iter()
+        .for_each(|told| output::remark(format!("--capability: {told}")));
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let shared = args.output.as_deref().filter(|output| apex_trace::is_joined(output));
