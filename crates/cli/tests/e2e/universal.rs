@@ -143,7 +143,7 @@ fn chosen_libraries_are_told_another_capability() {
     let json = text(&output(&mut sandbox.apex(&["report", "--json", "s"]), 0).stdout);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["run"]["capability"][0]["told"], "9.0");
-    let wrong = output(&mut sandbox.apex(&["run", "--capability", "sm_120", "--", "true"]), 2);
+    let wrong = output(&mut sandbox.apex(&["run", "--capability", "sm_120", "--", "true"]), 125);
     assert!(text(&wrong.stderr).contains("two numbers, such as 12.0"));
 }
 

@@ -26,13 +26,10 @@ entries! {
         partly "interleaved layouts, packed types and swizzles with other units than 16 bytes are refused"
     {
         ensure(!map.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let mut described = tensor(data_type, (rank, 1), (interleave, swizzle), fill)?;
+        let plain = tensor(data_type, (rank, 1), (interleave, swizzle), fill)?;
+        let mut described = placed(plain, address, (sizes, strides, steps))?;
         let dimensions = rank as usize;
-        described.address = address as u64;
-        described.sizes[..dimensions].copy_from_slice(array(sizes, dimensions)?);
-        described.strides[..dimensions - 1].copy_from_slice(array(strides, dimensions - 1)?);
         described.spans[..dimensions].copy_from_slice(array(spans, dimensions)?);
-        described.steps[..dimensions].copy_from_slice(array(steps, dimensions)?);
         check(&described)?;
         write(map, encoded(&described))
     }
@@ -58,14 +55,10 @@ entries! {
         partly "interleaved layouts, packed types and swizzles with other units than 16 bytes are refused"
     {
         ensure(!map.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let mut described = tensor(data_type, (rank, 3), (interleave, swizzle), fill)?;
-        let dimensions = rank as usize;
-        described.address = address as u64;
-        described.sizes[..dimensions].copy_from_slice(array(sizes, dimensions)?);
-        described.strides[..dimensions - 1].copy_from_slice(array(strides, dimensions - 1)?);
-        described.steps[..dimensions].copy_from_slice(array(steps, dimensions)?);
+        let images = tensor(data_type, (rank, 3), (interleave, swizzle), fill)?;
+        let mut described = placed(images, address, (sizes, strides, steps))?;
         (described.spans[0], described.spans[1]) = (channels, pixels);
-        let corner = |given: *const i32| corner(array(given, dimensions - 2)?);
+        let corner = |given: *const i32| corner(array(given, rank as usize - 2)?);
         described.pixels = Some(Corners { lower: corner(lower)?, upper: corner(upper)? });
         check(&described)?;
         write(map, encoded(&described))
@@ -107,6 +100,25 @@ fn tensor(
         steps: [1; MAX_RANK],
         pixels: None,
     })
+}
+
+/// The tensor at an address, with the sizes, strides and steps of its dimensions.
+///
+/// # Safety
+/// The arrays are null, or have an element for each dimension, that of strides one less.
+unsafe fn placed(
+    map: TensorMap,
+    address: *mut c_void,
+    (sizes, strides, steps): (*const cuuint64_t, *const cuuint64_t, *const cuuint32_t),
+) -> Result<TensorMap> {
+    let (mut map, dimensions) = (TensorMap { address: address as u64, ..map }, map.rank as usize);
+    // SAFETY: the caller's promise.
+    let (sizes, strides, steps) =
+        unsafe { (array(sizes, dimensions)?, array(strides, dimensions - 1)?, array(steps, dimensions)?) };
+    map.sizes[..dimensions].copy_from_slice(sizes);
+    map.strides[..dimensions - 1].copy_from_slice(strides);
+    map.steps[..dimensions].copy_from_slice(steps);
+    Ok(map)
 }
 
 /// A corner of the pixels. Its numbers have 16 bits in all, shared by the inner dimensions (of three
