@@ -3,10 +3,11 @@
 
     cargo build -p apex-cpu-device
     scripts/ptx-refusals.py [--cases 3000] [--seed 1] [--show] > docs/results/ptx-refusals.txt
+    scripts/ptx-refusals.py --target sm_120a > docs/results/ptx-refusals-sm_120a.txt
 
-Takes the kernels of crates/ptx/ptx-exec/tests/ptx that ptxas assembles for sm_80, changes each copy in one
-place, and asks both: ptxas 13.5, which it installs into target/ptx-gates (170 MB with its peers), assembles for sm_80;
-the CPU device loads the module. The table counts by kind of change; `--show` prints on standard error each
+Takes the kernels of crates/ptx/ptx-exec/tests/ptx that ptxas assembles for sm_80, or with `--target` for sm_90a or sm_120a, changes
+each copy in one place, and asks both: ptxas 13.5, which it installs into target/ptx-gates (170 MB with its peers), assembles for
+the target; the CPU device of that capability loads the module. The table counts by kind of change; `--show` prints on standard error each
 text on which they differ. Needs no GPU; 3,000 cases take about five minutes on two cores.
 """
 
@@ -14,6 +15,7 @@ import argparse
 import collections
 import concurrent.futures
 import ctypes
+import os
 import random
 import re
 import subprocess
@@ -24,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "crates/ptx/ptx-exec/tests/ptx"
 PACKAGE = "nvidia-cuda-nvcc==13.5.37"
+# The header of texts for a target, and the capability of the CPU device that takes them.
+TARGETS = {"sm_80": None, "sm_90a": ("8.8", "9.0"), "sm_120a": ("8.8", "12.0")}
 SPECIALS = ["%tid.x", "%ntid.y", "%ctaid.z", "%laneid", "%warpid", "%clock", "%clock64", "%lanemask_lt", "%tid"]
 WORDS = (
     "u8 s8 u16 s16 b16 u32 s32 b32 u64 s64 b64 f16 f16x2 bf16 f32 f64 b128 pred global shared local const param rn rz "
@@ -58,15 +62,15 @@ def kernels(text):
 
 
 class Ptxas:
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, target):
+        self.path, self.target = path, target
 
     def refusal(self, text):
         """The first complaint; empty if there is none."""
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             file.write(text)
             file.flush()
-            command = [self.path, "-arch", "sm_80", "-o", "/dev/null", file.name]
+            command = [self.path, "-arch", self.target, "-o", "/dev/null", file.name]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode == 0:
             return ""
@@ -228,9 +232,17 @@ def main():
     parser.add_argument("--show", action="store_true", help="print the texts on which they differ")
     parser.add_argument("--ptxas", type=Path, help="another ptxas of toolkit 13.5")
     parser.add_argument("--device", type=Path, default=ROOT / "target/debug/libapex_cpu_device.so")
+    parser.add_argument("--target", choices=TARGETS, default="sm_80")
     options = parser.parse_args()
-    ptxas, device, draw = Ptxas(options.ptxas or install()), Device(options.device), random.Random(options.seed)
+    target, header = options.target, TARGETS[options.target]
+    if header:
+        os.environ["APEX_CPU_CAPABILITY"] = header[1]
+    ptxas, device = Ptxas(options.ptxas or install(), target), Device(options.device)
+    draw = random.Random(options.seed)
     texts = [kernel for file in sorted(TEXTS.glob("*.ptx")) for kernel in kernels(file.read_text())]
+    if header:
+        line = f".version {header[0]}\n.target {target}"
+        texts = [re.sub(r"\.version .*\n\.target .*", line, text, count=1) for text in texts]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         texts = [text for text, refusal in zip(texts, pool.map(ptxas.refusal, texts)) if not refusal]
         cases = [changed(draw, draw.choice(texts)) for _ in range(options.cases)]
@@ -242,7 +254,9 @@ def main():
         counts[kind][who[bool(their), bool(our)]] += 1
         if options.show and bool(their) != bool(our):
             print(f"{kind}: {line.strip()}\n    {'ptxas: ' + their if their else 'device: ' + our}", file=sys.stderr)
-    print(f"scripts/ptx-refusals.py --cases {options.cases} --seed {options.seed}: ptxas 13.5.37 for sm_80, {len(texts)} kernels")
+    command = f"scripts/ptx-refusals.py --cases {options.cases} --seed {options.seed}"
+    command += f" --target {target}" if header else ""
+    print(f"{command}: ptxas 13.5.37 for {target}, {len(texts)} kernels")
     print("| kind of change | both refuse | both take | ptxas alone refuses | the CPU device alone refuses |")
     print("| --- | ---: | ---: | ---: | ---: |")
     counts["all"] = sum(counts.values(), collections.Counter())

@@ -143,6 +143,7 @@ fn describe(target: &Target) -> Meta {
         rank: None,
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: false,
         attached: true,

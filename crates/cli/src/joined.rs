@@ -168,6 +168,7 @@ mod tests {
             rank: Some(RecordedRank { rank, world_size: Some(2), restarts: 0, job: None }),
             ranks: std::collections::BTreeMap::new(),
             universal: Vec::new(),
+            capability: Vec::new(),
             imported: Vec::new(),
             checked: false,
             attached: false,

@@ -83,6 +83,7 @@ fn main() {
         "memory-refused" => memory::refused(),
         "memory-shared" => memory::shared(),
         "newer" => newer::loads(&arguments[1], &arguments[2]),
+        "capability" => newer::capability(),
         "shaped" => shaped::rounds(number(1), number(2) as u32, number(3) != 0),
         "shaped-mapped" => shaped::mapped(),
         "shaped-cases" => shaped::cases(),

@@ -59,3 +59,21 @@ fn launch(module: CUmodule) {
     check(cuda!(cuMemcpyDtoH_v2(written.as_mut_ptr().cast(), to, 4 * THREADS as usize)));
     println!("{written:?}");
 }
+
+/// Prints the compute capability, asked for in both ways, and another attribute.
+pub fn capability() {
+    context();
+    let attribute = |attribute| {
+        let mut value = -1;
+        check(cuda!(cuDeviceGetAttribute(&mut value, attribute, 0)));
+        value
+    };
+    let (mut major, mut minor) = (-1, -1);
+    check(cuda!(cuDeviceComputeCapability(&mut major, &mut minor, 0)));
+    println!(
+        "{}.{} {major}.{minor} {}",
+        attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE)
+    );
+}

@@ -328,6 +328,7 @@ fn write_shown(
     for sentence in apex_view::text::fast::sentences(profile)
         .into_iter()
         .chain(lowered_modules(loaded))
+        .chain(told_capabilities(loaded))
         .chain(machine::sentences(loaded, shown, view.rates.rates()))
     {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
@@ -358,6 +359,13 @@ fn write_shown(
 fn lowered_modules(loaded: &Loaded) -> impl Iterator<Item = String> {
     let refused = loaded.session.meta.iter().flat_map(|meta| &meta.universal).take(MODULES);
     refused.map(|refused| printable(&format!("--universal: {}", sentence(refused))).into_owned())
+}
+
+/// The libraries that `apex run --capability` told another compute capability.
+fn told_capabilities(loaded: &Loaded) -> Vec<String> {
+    let told: Vec<_> = loaded.session.meta.iter().flat_map(|meta| meta.capability.iter().cloned()).collect();
+    let sentences = apex_view::text::capability::sentences(&told).into_iter().take(MODULES);
+    sentences.map(|told| printable(&format!("--capability: {told}")).into_owned()).collect()
 }
 
 /// Notes on what is wrong with the session's files, and what it means.

@@ -6,7 +6,8 @@
 //! target suits the GPU needs no change: a ptxas that reads its version assembles it. The newest
 //! ptxas of the installed toolkits and Python packages is used.
 //!
-//! Invariants: each child process has a time limit, and machine code has a size limit.
+//! Invariants: each child process has a time limit, at which its process group ends, and machine code
+//! has a size limit. What the user names by `APEX_PTXAS` and does not work is never silent.
 
 use apex_conventions::variables::PTXAS;
 use ptx::forms::{Suffix, Target, Version};
@@ -15,8 +16,9 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -28,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(12);
 const PATIENCE_OF_VERSION: Duration = Duration::from_secs(2);
 /// Maximum size of machine code, bytes.
 const MOST_BYTES: u64 = apex_conventions::universal::MOST_BYTES as u64;
+/// Maximum size of what ptxas says of a module, bytes.
+const MOST_LOG_BYTES: u64 = 1 << 20;
 /// Folders of ptxas in Python packages, below `lib/python3.N/site-packages`.
 const IN_PACKAGES: [&str; 3] = ["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin"];
 
@@ -42,14 +46,38 @@ pub struct Assembler {
 
 /// The newest ptxas that reads a module with this header and whose machine code the driver runs;
 /// `None` also if the GPU is too old for the module, because then no ptxas helps.
-pub fn find(gpu: Gpu, driver_version: i32, header: Header) -> Option<Assembler> {
-    let major = u32::try_from(driver_version / 1000).ok()?;
+///
+/// # Errors
+/// The reason why the ptxas that the user names is not used.
+pub fn find(gpu: Gpu, driver_version: i32, header: Header) -> Result<Option<Assembler>, String> {
     let is_the_version_alone = header.is_known() && header.target.runs_on(gpu.capability);
-    if !is_the_version_alone || header.version <= gpu.newest {
-        return None;
+    let (Ok(major), true) = (u32::try_from(driver_version / 1000), is_the_version_alone) else {
+        return Ok(None);
+    };
+    if header.version <= gpu.newest {
+        return Ok(None);
     }
-    let found = installed().iter().filter(|each| each.release.0 == major && each.newest() >= header.version);
-    found.max().cloned()
+    let is_newer = |each: &&Assembler| each.release.0 == major && each.newest() >= header.version;
+    match (installed().iter().filter(is_newer).max(), PTXAS.path()) {
+        (None, Some(named)) => Err(unsuitable(&named, installed().first(), major, header.version)),
+        (found, _) => Ok(found.cloned()),
+    }
+}
+
+/// Why the ptxas that the user names is not used.
+fn unsuitable(named: &Path, found: Option<&Assembler>, driver: u32, wanted: Version) -> String {
+    let name = format!("{}={}", PTXAS.name, named.display());
+    match found.map(|each| each.release) {
+        None => format!("{name} is no ptxas: it did not tell its release"),
+        Some((major, minor)) if major != driver => {
+            format!(
+                "{name} is of CUDA {major}.{minor}, and the driver runs machine code of CUDA {driver} only"
+            )
+        }
+        Some((major, minor)) => {
+            format!("{name} is of CUDA {major}.{minor}, which does not read PTX {}.{}", wanted.0, wanted.1)
+        }
+    }
 }
 
 /// All that are installed. They are asked once, at the same time, so that a module waits for the
@@ -106,25 +134,53 @@ impl Assembler {
         i32::try_from(major * 1000 + minor * 10).map_or((0, 0), newest_of_driver)
     }
 
-    /// Machine code of a module for a GPU; temporary files are made in `folder`. `None` if ptxas
-    /// refuses the module or takes longer than [`PATIENCE`].
-    pub fn assemble(&self, folder: &Path, source: &str, capability: u32, target: Target) -> Option<Vec<u8>> {
+    /// Machine code of a module for a GPU; temporary files are made in `folder`.
+    ///
+    /// # Errors
+    /// If ptxas refuses the module, takes longer than [`PATIENCE`], or gives nothing.
+    pub fn assemble(
+        &self,
+        folder: &Path,
+        source: &str,
+        (capability, target): (u32, Target),
+    ) -> Result<Vec<u8>, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file = |extension| folder.join(format!("universal-{number}.{extension}"));
-        let (from, to) = (file("ptx"), file("cubin"));
-        let code = fs::write(&from, source).and_then(|()| self.assembled(&from, &to, capability, target));
-        let _ = (fs::remove_file(&from), fs::remove_file(&to));
-        // An empty offer would end the series.
-        code.ok().filter(|code| !code.is_empty())
+        let files = ["ptx", "cubin", "log"].map(|end| folder.join(format!("universal-{number}.{end}")));
+        let [from, to, log] = &files;
+        let assembled =
+            fs::write(from, source).and_then(|()| self.assembled([from, to, log], capability, target));
+        let reason = assembled.as_ref().err().map(|error| self.complaint(error, log));
+        for file in &files {
+            let _ = fs::remove_file(file);
+        }
+        match (assembled, reason) {
+            (Ok(code), _) if !code.is_empty() => Ok(code),
+            (_, Some(reason)) => Err(reason),
+            // An empty offer would end the series.
+            _ => Err(format!("{} gave no machine code", self.path.display())),
+        }
     }
 
-    fn assembled(&self, from: &Path, to: &Path, capability: u32, target: Target) -> io::Result<Vec<u8>> {
+    fn assembled(&self, [from, to, log]: [&Path; 3], capability: u32, target: Target) -> io::Result<Vec<u8>> {
         let mut command = Command::new(&self.path);
         command.arg("--gpu-name").arg(gpu_name(capability, target)).arg("-o").args([to, from]);
         let silent = command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null());
-        run(silent.stderr(Stdio::null()), PATIENCE)?;
+        run(silent.stderr(fs::File::create(log)?), PATIENCE)?;
         apex_untrusted::read::read(to, MOST_BYTES)
+    }
+
+    /// Why it gave no machine code, with the first line that it wrote.
+    fn complaint(&self, error: &io::Error, log: &Path) -> String {
+        let said = apex_untrusted::read::read(log, MOST_LOG_BYTES).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let first =
+            said.lines().find(|line| !line.trim().is_empty()).map(|line| format!(": {}", line.trim()));
+        let why = match error.kind() {
+            io::ErrorKind::TimedOut => format!("took longer than {} s", PATIENCE.as_secs()),
+            _ => format!("failed ({error})"),
+        };
+        format!("{} {why}{}", self.path.display(), first.unwrap_or_default())
     }
 }
 
@@ -134,20 +190,20 @@ fn gpu_name(capability: u32, target: Target) -> String {
     format!("sm_{capability}{letter}")
 }
 
-/// Runs a command for a limited time, and returns what it wrote to its standard output, if that is
-/// a pipe.
+/// Runs a command in a process group of its own for a limited time, after which the group ends, and
+/// returns what it wrote to its standard output, if that is a pipe.
 ///
 /// # Errors
 /// If it cannot be started, takes too long, or fails.
 fn run(command: &mut Command, patience: Duration) -> io::Result<Option<String>> {
-    let mut child = command.spawn()?;
+    let mut child = command.process_group(0).spawn()?;
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
         if begun.elapsed() > patience {
-            child.kill()?;
+            end_group(&child);
             child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -156,6 +212,13 @@ fn run(command: &mut Command, patience: Duration) -> io::Result<Option<String>> 
     // The answer to `--version` is far smaller than a pipe, so reading after the end loses nothing.
     let told = child.stdout.take().map(io::read_to_string).transpose()?;
     if status.success() { Ok(told) } else { Err(io::Error::other(status.to_string())) }
+}
+
+/// Ends a child, which leads a group, and those that it has started.
+fn end_group(child: &Child) {
+    let Ok(group) = i32::try_from(child.id()) else { return };
+    // SAFETY: the call takes any numbers. Nobody has waited for the child, so the number is its own.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 
 /// The toolkit that `ptxas --version` names: `Cuda compilation tools, release 13.5, V13.5.37`.
@@ -193,8 +256,29 @@ mod tests {
         for (version, target) in
             [((9, 0), "sm_90"), ((9, 5), "sm_100"), ((9, 5), "sm_100a"), ((6, 0), "sm_90")]
         {
-            assert_eq!(find(GPU, 13000, header(version, target)), None, "{version:?} {target}");
+            assert_eq!(find(GPU, 13000, header(version, target)), Ok(None), "{version:?} {target}");
         }
+    }
+
+    #[test]
+    fn a_named_ptxas_that_does_not_help_has_a_reason() {
+        let of = |release| Assembler { release, path: "/x".into() };
+        let reason = |found: Option<&Assembler>| unsuitable(Path::new("/x"), found, 13, (9, 5));
+        assert_eq!(reason(None), "APEX_PTXAS=/x is no ptxas: it did not tell its release");
+        assert!(reason(Some(&of((12, 9)))).ends_with("the driver runs machine code of CUDA 13 only"));
+        assert!(reason(Some(&of((13, 0)))).ends_with("is of CUDA 13.0, which does not read PTX 9.5"));
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_ends_with_its_children() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & sleep 1000"]).stdout(std::os::fd::OwnedFd::from(theirs));
+        let error = run(&mut command, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(command);
+        // The end of the stream: nobody holds the other side.
+        assert_eq!(io::read_to_string(ours).unwrap(), "");
     }
 
     #[test]

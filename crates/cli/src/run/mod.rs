@@ -7,6 +7,7 @@
 
 mod answering;
 mod assembler;
+mod capability;
 pub mod child;
 mod conclude;
 mod dashboard;
@@ -52,6 +53,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use watch::{Seen, Watch};
+
+/// Files of a session before its program starts.
+const FIRST_FILES: [&str; 8] = [
+    CONTROL_FILE,
+    META_FILE,
+    Notes::FILE,
+    launch_condition::Plan::FILE,
+    apex_trace::results::WANTED,
+    apex_conventions::universal::SOCKET,
+    apex_conventions::access::SOCKET,
+    apex_conventions::capability::SOCKET,
+];
 
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -66,6 +80,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --fast=schedule -- ./pipeline
   apex run --tuned stencil.tuned.json -- ./stencil
   apex run --universal -- ./built_for_newer_gpus
+  apex run --universal --capability 12.0 --capability-for libchooser.so -- python infer.py
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
@@ -181,6 +196,8 @@ pub struct Recording {
         hide_possible_values = true
     )]
     pub universal: Option<universal::Universal>,
+    #[command(flatten)]
+    pub capability: capability::Options,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -325,6 +342,189 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Makes the session, in a folder named after `name` if none is given, runs the program to its end,
+/// and writes down how it ended.
+pub fn record(
+    command: &[OsString],
+    output: Option<&Path>,
+    name: &OsStr,
+    recording: &Recording,
+    quiet: bool,
+) -> Result<Recorded, NotRecorded> {
+    let libraries = Libraries::find()?;
+    let driver = Driver::decide(recording.device, &libraries, quiet)?;
+    refuse_contradictions(recording, &driver)?;
+    let existing = std::env::var_os(PRELOAD);
+    let existing = if driver == Driver::Gpu { existing } else { libraries.with_nvrtc(existing) };
+    let preload = libraries.preload(existing.as_deref())?;
+    let dashboard = recording.dashboard.map(Listening::new).transpose()?;
+    let mut meta = describe(command, &driver, recording);
+    let fresh = Fresh::make(own_folder(output, &meta)?.as_deref(), name)?;
+    let session = fresh.folder.path().to_owned();
+    let control = match MappedControl::create_in(&fresh.folder, recording.settings()) {
+        Ok(control) => control,
+        Err(error) => {
+            fresh.discard(&[]);
+            return Err(error.into());
+        }
+    };
+    let plan = tuned::plan(recording);
+    let first = write_first(&meta, &fresh.folder)
+        .and_then(|()| tuned::write(plan, &fresh.folder))
+        .and_then(|()| ask_for_results(recording, &fresh.folder))
+        .and_then(|()| Ok(recording.notes.store(&fresh.folder)?))
+        .and_then(|()| match output.filter(|_| meta.rank.is_some()) {
+            Some(whole) => joined::note(whole, recording.notes.clone()),
+            None => Ok(()),
+        });
+    if let Err(error) = first {
+        fresh.discard(&FIRST_FILES);
+        return Err(error.into());
+    }
+    // Before any thread starts: one that does not block a signal takes it from who waits for it.
+    let signals = Signals::block();
+    let universal = match universal::start(&fresh.folder, recording.universal) {
+        Ok(universal) => universal,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--universal: cannot listen in the session")
+                .into());
+        }
+    };
+    let capability = match recording.capability.start(&fresh.folder) {
+        Ok(capability) => capability,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--capability: cannot listen in the session")
+                .into());
+        }
+    };
+    let scheduling = match schedule::start(&fresh.folder, &recording.fast) {
+        Ok(scheduling) => scheduling,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--fast=schedule: cannot listen in the session")
+                .into());
+        }
+    };
+
+    let power = match recording.power.as_ref().map(Wanted::prepare).transpose() {
+        Ok(power) => power,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(error.into());
+        }
+    };
+    let mut program = program(command, &session, &driver, recording);
+    program.env(PRELOAD, preload);
+    if driver != Driver::Gpu
+        && let Some(search) = driver_file::search_path(&libraries)
+    {
+        program.env(driver_file::SEARCH, search);
+    }
+    driver::set_nvtx(&mut program, libraries.folder());
+    let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
+    if let Some(signal) = signals.ends_before_start() {
+        fresh.discard(&FIRST_FILES);
+        child::end_by(signal);
+    }
+    let mut child = match signals.spawn(&mut program) {
+        Ok(child) => child,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
+        }
+    };
+    // First of all, so that nobody takes this process for the program longer than needed.
+    meta.pid = Some(child.id());
+    meta.host = Host::here();
+    remember(&meta, &fresh.folder);
+    // After the program has started, which must not wait for it.
+    let sampler = if recording.no_machine {
+        None
+    } else {
+        machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
+    };
+    let governed = power.and_then(|power| power.start(fresh.folder.path().to_owned()));
+    let agent = to_hub::start(recording.to_hub.as_ref(), fresh.folder.path().to_owned());
+    let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
+    let mut watch = Watch::new(child.id());
+    let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
+    // Before anything that may take long or fail.
+    if let Some(governed) = governed {
+        governed.finish(quiet);
+    }
+    scheduling.into_iter().for_each(answering::Answering::finish);
+    meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
+    meta.capability = capability.map(capability::Server::finish).unwrap_or_default();
+    meta.ended_real_ns = Some(real_ns());
+    meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
+    remember(&meta, &fresh.folder);
+    if let Some(Err(error)) = output.filter(|_| meta.rank.is_some()).map(joined::conclude) {
+        output::remark(error);
+    }
+    // What comes now takes as long as the session is large, and may be interrupted.
+    signals.end_by_signals();
+    host_stacks::finish(stacks);
+    machine::finish(sampler);
+    if control.keeps_ptx() {
+        triton::keep(&fresh.folder, &control);
+    }
+    // Without them, the session is read unchecked, as older ones are.
+    if checksums::store(&fresh.folder, session::has_checksum).is_ok() {
+        control.has_checksums.store(1, Ordering::Relaxed);
+    }
+    let shown = shown.map(|shown| (shown, signals));
+    let fresh = Some(fresh).filter(|_| meta.rank.is_none() || output.is_none());
+    Ok(Recorded { status, session, fresh, seen: watch.into_seen(), shown, agent })
+}
+
+/// Refuses options that exclude each other.
+fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Result<()> {
+    if recording.check && *driver == Driver::Gpu {
+        bail!("--check needs the CPU device: add --device cpu");
+    }
+    if recording.hash_results && recording.fast.contains(&Fast::Memory) {
+        bail!("results cannot be compared together with --fast=memory, which keeps memory that is freed");
+    }
+    if recording.fast.contains(&Fast::Schedule) && recording.fast.contains(&Fast::Memory) {
+        bail!(
+            "--fast=schedule does not know when memory that --fast=memory keeps is reused: use only one of them"
+        );
+    }
+    if recording.check && recording.fast.contains(&Fast::Memory) {
+        bail!(
+            "--check cannot detect use after free together with --fast=memory, which reuses freed memory: use \
+             only one of them"
+        );
+    }
+    Ok(())
+}
+
+/// The program with the variables of its session.
+fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Recording) -> Command {
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]).env(variables::SESSION.name, session);
+    // They are of this session and its interpreter, and must not be those of a nested run.
+    for of_session in ["APEX_OUTPUT", "APEX_NAME", "APEX_TAG", "APEX_DASHBOARD", variables::PYTHON.name] {
+        program.env_remove(of_session);
+    }
+    // A secret of this process.
+    program.env_remove("APEX_HUB_TOKEN");
+    driver.set(&mut program);
+    if recording.check {
+        program.env(variables::CPU_CHECK.name, "1");
+    }
+    if !recording.fast.is_empty() {
+        program.env(variables::FAST.name, fast_ways(&recording.fast));
+    }
+    recording.capability.set(&mut program);
+    program
+}
+
 /// The session of the `apex run` that this one runs in. One that has ended is none: a server that
 /// was started under it passes its environment on for days.
 fn outer_session() -> Option<PathBuf> {
@@ -376,9 +576,200 @@ fn not_started(command: &OsStr, error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 
+/// Writes session.json before the program starts, so that an `apex run` inside finds it. The
+/// program waits for this, so it need not reach the disk: `remember`, which has it do so, follows
+/// at once.
+fn write_first(meta: &Meta, session: &Folder) -> anyhow::Result<()> {
+    let write = || session.create_new(META_FILE)?.write_all(&serde_json::to_vec_pretty(meta)?);
+    let path = session.path().join(META_FILE);
+    write().with_context(|| format!("cannot write {}", apex_untrusted::shown(path)))
+}
+
+/// Has the injected library hash the program's results, if that is wanted.
+fn ask_for_results(recording: &Recording, session: &Folder) -> anyhow::Result<()> {
+    if recording.hash_results {
+        session.create_new(apex_trace::results::WANTED).context("cannot ask for hashes in the session")?;
+    }
+    Ok(())
+}
+
+/// Writes session.json again. The program's run counts more than this file, so failing to is a
+/// remark.
+fn remember(meta: &Meta, session: &Folder) {
+    if let Err(error) = meta.store(session) {
+        output::remark(error);
+    }
+}
+
+/// Returns the content of session.json before the program has started.
+fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Meta {
+    Meta {
+        schema: meta::SCHEMA,
+        apex_version: env!("CARGO_PKG_VERSION").into(),
+        command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        cwd: std::env::current_dir().unwrap_or_default().display().to_string(),
+        // Until the program has been started, this process stands for it.
+        pid: Some(std::process::id()),
+        started_real_ns: real_ns(),
+        ended_real_ns: None,
+        exit: None,
+        device: driver.name().into(),
+        timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
+        // Found out while the program starts.
+        host: Host::default(),
+        rank: own_rank(),
+        ranks: std::collections::BTreeMap::new(),
+        universal: Vec::new(),
+        capability: Vec::new(),
+        imported: Vec::new(),
+        checked: recording.check,
+        attached: false,
+        watched_by: None,
+    }
+}
+
+/// The rank of this process in a job of several, if a launcher started it as one.
+fn own_rank() -> Option<RecordedRank> {
+    let rank = launchers::rank(|name| std::env::var(name).ok()).ok().flatten()?;
+    let launchers::Rank { rank, world_size, restarts, job, .. } = rank;
+    (world_size != Some(1)).then_some(RecordedRank { rank, world_size, restarts, job })
+}
+
+/// The folder to record into: that of a new member, where each rank of a job records into `output`.
+fn own_folder(output: Option<&Path>, meta: &Meta) -> anyhow::Result<Option<PathBuf>> {
+    match output {
+        Some(shared) if meta.rank.is_some() => joined::take_part(shared, meta).map(Some),
+        output => Ok(output.map(Path::to_owned)),
+    }
+}
+
 /// Nanoseconds since 1970.
 pub fn real_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Says what was captured, or loudly that nothing was; then ends as the program did.
+fn conclude(recorded: &mut Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let failed_to_read = |error: anyhow::Error| output::remark(output::causes(&error));
+    let agent = recorded.agent.take();
+    let is_brief = args.quiet && !args.report && !args.recording.check && agent.is_none();
+    if is_brief && tell_losses(&recorded.session) {
+        stay(recorded);
+        end_like(recorded.status);
+    }
+    let session = &recorded.session;
+    if let Ok(loaded) = on_enough_stack(|| loaded::just_recorded(session)).map_err(failed_to_read) {
+        let captured = summarize(&loaded, recorded, args);
+        if captured && args.report {
+            if let Err(error) = crate::knowledge::install(&[]) {
+                output::remark(format!("{error:#}"));
+            }
+            let style = Style { color: color.on_stderr() };
+            // Lost with the terminal, it can be had again with `apex report`.
+            let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());
+        }
+        if let Some(agent) = agent {
+            to_hub::finish(agent, &loaded);
+        }
+        stay(recorded);
+        if is_empty(&loaded)
+            && let Some(fresh) = recorded.fresh.take()
+        {
+            fresh.discard_all();
+        }
+        if !captured && args.require_capture && recorded.status.success() {
+            return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
+        }
+        if args.recording.check && recorded.status.success() && !loaded.profile.defects.is_empty() {
+            return Ok(ExitCode::from(exit::DEFECTS));
+        }
+    }
+    end_like(recorded.status)
+}
+
+/// Whether a session has nothing to report: no record, and no word about why there is none.
+fn is_empty(loaded: &Loaded) -> bool {
+    let recorder = &loaded.profile.recorder;
+    let is_silent = recorder.records == 0 && recorder.lost() == 0 && recorder.problems.is_empty();
+    let refused = loaded.session.meta.iter().any(|meta| !meta.universal.is_empty());
+    is_silent && !refused && loaded.profile.defects.is_empty()
+}
+
+/// Has the dashboard stay, if there is one, as long as somebody may look at it.
+fn stay(recorded: &Recorded) {
+    if let Some((dashboard, signals)) = &recorded.shown {
+        dashboard.stay(signals);
+    }
+}
+
+/// Says what was lost of a session, without reading its records: all that `--quiet` wants to know.
+/// False if the session has no records or cannot be read; then nothing was said.
+fn tell_losses(session: &Path) -> bool {
+    let Ok(headers) = Headers::read(session) else { return false };
+    if !headers.has_records {
+        return false;
+    }
+    let problems: Vec<_> = headers.session.problems.iter().map(ToString::to_string).collect();
+    loaded::tell_problems(&problems);
+    let waiting = headers.session.processes.iter().map(|process| (process.pid, process.queue_waiting));
+    tell_lost(headers.lost(), &headers.session, waiting);
+    true
+}
+
+/// Says how many records were lost and why, and how many queued calls, by process, were not made.
+fn tell_lost(records: u64, session: &Session, not_made: impl Iterator<Item = (u32, u64)>) {
+    if records > 0 {
+        let causes = session.causes_of_loss().into_iter().collect::<Vec<_>>().join("; ");
+        output::remark(format!("{} RECORDS WERE LOST: {causes}", units::count(records)));
+    }
+    for (pid, calls) in not_made.filter(|&(_, calls)| calls > 0) {
+        output::remark(format!(
+            "{} NOT MADE: process {pid} ended before the queue of --fast could make {}",
+            units::counted(calls, "QUEUED CALL WAS", "QUEUED CALLS WERE"),
+            if calls == 1 { "it" } else { "them" },
+        ));
+    }
+}
+
+/// The line at the end, or the warning that nothing was captured. Returns whether something was.
+fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
+    let profile = &loaded.profile;
+    let lost = profile.recorder.lost();
+    if profile.recorder.records == 0 {
+        let is_kept = recorded.fresh.is_none() || !is_empty(loaded);
+        for line in uncaptured::message(&args.command, loaded, recorded, is_kept) {
+            output::remark(line);
+        }
+        return false;
+    }
+    let waiting =
+        profile.processes.iter().filter_map(|process| Some((process.pid, process.queue.as_ref()?.not_made)));
+    tell_lost(lost, &loaded.session, waiting);
+    tuned::tell(profile).into_iter().for_each(output::remark);
+    let refused = loaded.session.meta.iter().flat_map(|meta| &meta.universal);
+    refused
+        .map(apex_view::text::universal::sentence)
+        .for_each(|told| output::remark(format!("--universal: {told}")));
+    let told = loaded.session.meta.iter().flat_map(|meta| &meta.capability).cloned();
+    apex_view::text::capability::sentences(&told.collect::<Vec<_>>())
+        .into_iter()
+        .for_each(|told| output::remark(format!("--capability: {told}")));
+    if !args.quiet {
+        let session = session::shown(&recorded.session);
+        let shared = args.output.as_deref().filter(|output| apex_trace::is_joined(output));
+        let named = match (shared, &args.output) {
+            (Some(shared), _) => format!(" --ranks {}", session::shown(shared)),
+            (None, Some(_)) => format!(" {session}"),
+            (None, None) => String::new(),
+        };
+        output::remark(format!(
+            "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
+            apex_view::text::verdict::launches(profile),
+            units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
+            units::count(lost),
+        ));
+    }
+    true
 }
 
 #[cfg(test)]

@@ -94,18 +94,38 @@ fn offered(
 ) -> Option<Refused> {
     let (source, module, gpu) = refused_by_header(image, request)?;
     let header = Header::of(&module)?;
-    if let Some(ptxas) = assembler::find(gpu, request.driver_version, header) {
-        let code = ptxas.assemble(session, &source, request.capability, header.target);
-        if code.is_some_and(|code| is_taken(stream, &code)) {
-            let (major, minor) = ptxas.release;
-            let after = format!("machine code by ptxas {major}.{minor}");
+    let failure = match assembled(stream, session, &source, (gpu, request, header)) {
+        Ok(Some((major, minor))) => {
+            let after = Some(format!("machine code by ptxas {major}.{minor}"));
             let before = header.to_string();
-            return Some(Refused { before, after: Some(after), assembled: true, ..note(&module, request) });
+            return Some(Refused { before, after, assembled: true, ..note(&module, request) });
         }
-    }
+        Ok(None) => None,
+        Err(reason) => Some(reason),
+    };
     let (text, lowered) = lowered(&module, gpu, request, universal);
     let is_taken = !text.is_empty() && is_taken(stream, text.as_bytes());
-    Some(Refused { after: lowered.after.clone().filter(|_| is_taken), ..lowered })
+    let after = lowered.after.clone().filter(|_| is_taken);
+    Some(Refused { after, ptxas: failure, ..lowered })
+}
+
+/// Offers machine code by a newer ptxas; its release if the driver loads it, `None` if there is
+/// none to ask.
+///
+/// # Errors
+/// The reason why its code is not loaded.
+fn assembled(
+    stream: &mut UnixStream,
+    session: &Path,
+    source: &str,
+    (gpu, request, header): (Gpu, Request, Header),
+) -> Result<Option<(u32, u32)>, String> {
+    let Some(ptxas) = assembler::find(gpu, request.driver_version, header)? else { return Ok(None) };
+    let code = ptxas.assemble(session, source, (request.capability, header.target))?;
+    match is_taken(stream, &code) {
+        true => Ok(Some(ptxas.release)),
+        false => Err(format!("the driver refused the machine code of {}", ptxas.path.display())),
+    }
 }
 
 /// Whether the driver loads an offer. If there is no answer in time, the driver is compiling, and

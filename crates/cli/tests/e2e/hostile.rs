@@ -50,6 +50,7 @@ fn session(folder: &Path) {
         host: Host { name: NAME.into(), ..Host::default() },
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: false,
         attached: false,

@@ -94,7 +94,7 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
     let sandbox = Sandbox::new();
     write_ptxas(&sandbox, "good", "sed s/9.6/7.0/");
     write_ptxas(&sandbox, "bad", "tr a-z b-za");
-    write_ptxas(&sandbox, "failing", "false");
+    write_ptxas(&sandbox, "failing", "echo no such PTX >&2; false");
     write_ptxas(&sandbox, "empty", "true");
     std::fs::write(sandbox.path("k.ptx"), kernel(".version 9.6\n.target sm_80", "")).unwrap();
     for (ptxas, told) in [
@@ -102,10 +102,13 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
             "good",
             "(PTX 9.6, sm_80) was loaded unchanged, as machine code by ptxas 13.6, which is newer than the driver",
         ),
-        ("bad", "(PTX 9.6, sm_80) was loaded with another header: PTX 7.0, sm_75"),
-        ("failing", "was loaded with another header: PTX 7.0, sm_75"),
-        ("empty", "was loaded with another header: PTX 7.0, sm_75"),
-        ("missing", "was loaded with another header: PTX 7.0, sm_75"),
+        (
+            "bad",
+            "(PTX 9.6, sm_80) was loaded with another header: PTX 7.0, sm_75; the driver refused the machine code of",
+        ),
+        ("failing", "/failing failed (exit status: 1): no such PTX"),
+        ("empty", "/empty gave no machine code"),
+        ("missing", "/missing is no ptxas: it did not tell its release"),
     ] {
         let printed = loaded_with(ptxas, &sandbox, &["--universal"], "cuLibraryLoadData");
         assert_eq!(printed, written(|thread| 3 * thread + 1), "{ptxas}");
@@ -118,6 +121,30 @@ fn a_newer_ptxas_comes_first_and_what_the_driver_refuses_of_it_is_lowered() {
             .unwrap()
             .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("universal") })
     );
+}
+
+#[test]
+fn chosen_libraries_are_told_another_capability() {
+    let sandbox = Sandbox::new();
+    let asked = |options: &[&str]| {
+        let _ = std::fs::remove_dir_all(sandbox.path("s"));
+        let mut command = sandbox.apex(&["run", "--device", "cpu", "-o"]);
+        command.arg(sandbox.path("s")).args(options).arg("--").arg(test_build::program("driver-client"));
+        text(&output(command.arg("capability"), 0).stdout)
+    };
+    assert_eq!(asked(&[]), "8.0 8.0 32\n");
+    assert_eq!(asked(&["--capability", "12.1"]), "12.1 12.1 32\n");
+    assert_eq!(asked(&["--capability", "12.1", "--capability-for", "libother"]), "8.0 8.0 32\n");
+    assert_eq!(asked(&["--capability", "9.0", "--capability-for", "libother:driver-client"]), "9.0 9.0 32\n");
+    let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    let told = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    // The minor number is the driver's.
+    assert!(told.contains("driver-client was told 9.0 in place of 8.0 by cuDeviceComputeCapability, 9 in place of 8 by cuDeviceGetAttribute(COMPUTE_CAPABILITY_MAJOR)"), "{report}");
+    let json = text(&output(&mut sandbox.apex(&["report", "--json", "s"]), 0).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["run"]["capability"][0]["told"], "9.0");
+    let wrong = output(&mut sandbox.apex(&["run", "--capability", "sm_120", "--", "true"]), 125);
+    assert!(text(&wrong.stderr).contains("two numbers, such as 12.0"));
 }
 
 #[test]

@@ -6,6 +6,9 @@ pub const NAME: &str = "APEX CPU device (sm_80)";
 /// The same of one of 9.0.
 pub const NAME_90: &str = "APEX CPU device (sm_90)";
 
+/// The same of one of 12.0.
+pub const NAME_120: &str = "APEX CPU device (sm_120)";
+
 /// The beginning of its name, whatever architecture it has.
 const KIND: &str = "APEX CPU device";
 
@@ -21,6 +24,7 @@ pub fn is(name: &str) -> bool {
 mod tests {
     #[test]
     fn the_device_is_recognised_by_its_name() {
-        assert!(super::is(super::NAME) && super::is(super::NAME_90) && !super::is("NVIDIA H200"));
+        assert!([super::NAME, super::NAME_90, super::NAME_120].into_iter().all(super::is));
+        assert!(!super::is("NVIDIA H200"));
     }
 }

@@ -65,8 +65,11 @@ pub const CPU_COUNTS: Variable =
     variable("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`.");
 pub const CPU_TIMEOUT: Variable =
     variable("APEX_CPU_TIMEOUT", "CPU device", "Maximum seconds of a kernel; unset or 0: no limit.");
-pub const CPU_CAPABILITY: Variable =
-    variable("APEX_CPU_CAPABILITY", "CPU device", "Its compute capability: `8.0` (default) or `9.0`.");
+pub const CPU_CAPABILITY: Variable = variable(
+    "APEX_CPU_CAPABILITY",
+    "CPU device",
+    "Its compute capability: `8.0` (default), `9.0` or `12.0`.",
+);
 pub const CPU_NEWER_PTX: Variable = variable(
     "APEX_CPU_NEWER_PTX",
     "CPU device",
@@ -135,6 +138,15 @@ pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex
 
 /// The variable of `apex run --fast`: how the program is made faster, separated by commas.
 pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
+
+/// The variables of `apex run --capability` and `--capability-for`.
+pub const CAPABILITY: Variable =
+    variable("APEX_CAPABILITY", "`libapex.so`", "The value of `apex run --capability`.");
+pub const CAPABILITY_FOR: Variable = variable(
+    "APEX_CAPABILITY_FOR",
+    "`libapex.so`",
+    "The values of `apex run --capability-for`, separated by colons.",
+);
 
 /// Variables that users set.
 pub const USERS: [Variable; 14] = [

@@ -77,7 +77,7 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["ToCig", "Luid"], "graphics interoperability of streams"),
     (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "multiprocessors cannot be partitioned"),
     (&["Multicast", "LogicalEndpoint", "Fabric", "Clique", "P2P", "MultiDevice"], "there is one device"),
-    (&["TensorMap"], "of tensor maps there are those of tiles only"),
+    (&["TensorMap"], "of tensor maps there are those of tiles and of pixels only"),
     (&["Checkpoint", "Coredump"], "services of NVIDIA's driver beyond programs"),
     (&["cuLogsRegister", "cuLogsUnregister"], "the error log has no callbacks"),
     (&["AsyncNotification"], "the device sends no notifications"),

@@ -1,8 +1,8 @@
 //! The device: its attributes and its memory.
 //!
 //! It reports compute capability 8.0, the newest one whose PTX can be executed completely here, so
-//! that programs which compile at run time use no newer features; or 9.0, if the user asks for that
-//! ([`Capability`]). Limits of a launch are those of the capability. Other figures describe this
+//! that programs which compile at run time use no newer features; or 9.0 or 12.0, if the user asks
+//! for that ([`Capability`]). Limits of a launch are those of the capability. Other figures describe this
 //! machine: one multiprocessor for each CPU core that the process may use, the host's memory, its
 //! last-level cache, and a clock of 1 GHz, so that clock cycles are nanoseconds.
 
@@ -26,6 +26,8 @@ pub enum Capability {
     Ampere,
     /// 9.0, with `APEX_CPU_CAPABILITY=9.0`.
     Hopper,
+    /// 12.0, with `APEX_CPU_CAPABILITY=12.0`.
+    Blackwell,
 }
 
 impl Capability {
@@ -34,6 +36,7 @@ impl Capability {
         match name {
             "8.0" => Some(Capability::Ampere),
             "9.0" => Some(Capability::Hopper),
+            "12.0" => Some(Capability::Blackwell),
             _ => None,
         }
     }
@@ -43,6 +46,7 @@ impl Capability {
         match self {
             Capability::Ampere => (8, 0),
             Capability::Hopper => (9, 0),
+            Capability::Blackwell => (12, 0),
         }
     }
 
@@ -51,6 +55,7 @@ impl Capability {
         match self {
             Capability::Ampere => &AMPERE,
             Capability::Hopper => &HOPPER,
+            Capability::Blackwell => &BLACKWELL,
         }
     }
 }
@@ -90,6 +95,7 @@ pub fn name() -> &'static str {
     match capability() {
         Capability::Ampere => cpu_device::NAME,
         Capability::Hopper => cpu_device::NAME_90,
+        Capability::Blackwell => cpu_device::NAME_120,
     }
 }
 
@@ -150,6 +156,19 @@ static HOPPER: DeviceAttributes = DeviceAttributes {
     ..AMPERE
 };
 
+/// Shared memory in bytes that a block of 12.0 may have on request.
+const BLACKWELL_SHARED_BYTES: u32 = 99 << 10;
+
+/// The same of 12.0.
+static BLACKWELL: DeviceAttributes = DeviceAttributes {
+    compute_capability: (12, 0),
+    max_threads_per_multiprocessor: 1536,
+    max_blocks_per_multiprocessor: 24,
+    max_shared_bytes_per_multiprocessor: BLACKWELL_SHARED_BYTES + RESERVED_SHARED_BYTES,
+    max_shared_bytes_per_block_optin: BLACKWELL_SHARED_BYTES,
+    ..AMPERE
+};
+
 /// The device's state.
 pub struct Device {
     /// Its memory.
@@ -168,7 +187,7 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// `cuInit`.
 pub fn init() -> Result {
     if let Err(name) = asked_capability() {
-        eprintln!("apex: cpu device: {}={name}: it can be 8.0 or 9.0", CPU_CAPABILITY.name);
+        eprintln!("apex: cpu device: {}={name}: it can be 8.0, 9.0 or 12.0", CPU_CAPABILITY.name);
         return fail(CUDA_ERROR_NO_DEVICE);
     }
     DEVICE.get_or_init(|| {
@@ -224,7 +243,7 @@ impl Device {
             attribute,
             CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH | CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
         ) {
-            return Ok(i32::from(capability() == Capability::Hopper));
+            return Ok(i32::from(capability() != Capability::Ampere));
         }
         let value = self.attributes.get(attribute).map(u32::cast_signed);
         Ok(value.or_else(|| feature(attribute)).or_else(|| extent(attribute)).unwrap_or(0))
@@ -327,8 +346,9 @@ mod tests {
     #[test]
     fn capabilities_have_names_and_the_limits_of_their_devices() {
         assert_eq!(Capability::named("9.0"), Some(Capability::Hopper));
-        assert!(["", "9", "12.0", "90"].iter().all(|name| Capability::named(name).is_none()));
-        for capability in [Capability::Ampere, Capability::Hopper] {
+        assert_eq!(Capability::named("12.0"), Some(Capability::Blackwell));
+        assert!(["", "9", "12.1", "90"].iter().all(|name| Capability::named(name).is_none()));
+        for capability in [Capability::Ampere, Capability::Hopper, Capability::Blackwell] {
             let (major, minor) = capability.numbers();
             let attributes = capability.attributes();
             assert_eq!(attributes.compute_capability, (major as u32, minor as u32));

@@ -72,7 +72,7 @@ pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_CLUSTER, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
-pub use memory::tensor::{MAX_RANK, TensorMap};
+pub use memory::tensor::{Corners, MAX_INNER, MAX_RANK, TensorMap};
 pub use native::{Engine, Outside};
 pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{

@@ -170,11 +170,12 @@ pub(crate) enum AccessKind {
     Copy,
     /// Reads `operands`, writes `data[0]` if there is one: an operation on an mbarrier.
     Mbarrier,
-    /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has
-    /// the size.
+    /// Reads the registers: the generic addresses of the source, if it is not zeros, and of an
+    /// mbarrier; `operands` has the size, and the blocks of the cluster to which it goes.
     Bulk,
     /// Reads the registers: the generic addresses of a tensor map and of an mbarrier, and
-    /// coordinates; `operands` has the size, and `copied` the dimensions.
+    /// coordinates; `operands` has the size and the blocks of the cluster to which it goes, and
+    /// `copied` the dimensions.
     Tensor,
 }
 

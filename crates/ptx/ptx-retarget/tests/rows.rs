@@ -197,6 +197,14 @@ const CASES: &[Case] = &[
         )
     },
     case(
+        "bulk store",
+        "mul.wide.u32 %d0, %t, 32; mov.u64 %d1, memory; add.u64 %d1, %d1, %d0; st.shared.v4.b32 [%d1], {%r0, %r1, %r2, %r3}; st.shared.v4.b32 [%d1+16], {%r4, %r5, %r6, %r7}; bar.sync 0; mov.u64 %d2, 16; st.bulk.weak.shared::cta [%d1+8], %d2, 0; bar.sync 0; ld.shared.v4.b32 {%r0, %r1, %r2, %r3}, [%d1]; ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%d1+16]; st.global.v4.b32 [%out], {%r0, %r1, %r2, %r3}; st.global.v4.b32 [%out+16], {%r4, %r5, %r6, %r7};",
+    ),
+    case(
+        "narrow floats",
+        "cvt.u16.u32 %h0, %r0; cvt.rn.f16x2.e3m2x2 %r1, %h0; cvt.rn.relu.f16x2.e2m3x2 %r2, %h0; cvt.rn.bf16x2.ue8m0x2 %r3, %h0; st.global.v4.b32 [%out], {%r0, %r1, %r2, %r3};",
+    ),
+    case(
         "narrow floats",
         "cvt.u16.u32 %h0, %r0; cvt.rn.f16x2.e4m3x2 %r1, %h0; cvt.rn.relu.f16x2.e5m2x2 %r2, %h0; cvt.rn.f16x2.e5m2x2 %r3, %h0; cvt.rn.relu.f16x2.e4m3x2 %r4, %h0; st.global.v4.b32 [%out], {%r1, %r2, %r3, %r4};",
     ),
@@ -340,8 +348,86 @@ fn each_row_has_a_case() {
     assert_eq!(untested, [] as [&str; 0]);
 }
 
-/// Rows whose original the executor does not run, or whose result differs.
-const OF_OTHER_TESTS: [&str; 2] = ["bulk store", "approximate bf16"];
+/// Products of FP8, of which only a GPU knows the rounding: whatever the bits of the factors, they
+/// are below 2, and those of C are below 1.
+const PRODUCTS: [Case; 4] = [
+    of_hopper(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3};",
+    ),
+    of_hopper(
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, %d1, %p, 1, 1;",
+    ),
+    of_hopper(
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e4m3 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, %d1, %p, 1, 1;",
+    ),
+    of_hopper(
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e5m2 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, %d1, %p, 1, 1;",
+    ),
+];
+
+/// A product of a warp group or of each of its warps.
+const fn of_hopper(body: &'static str) -> Case {
+    Case { row: "", header: ("8.4", "sm_90a"), capability: 90, body }
+}
+
+/// The module of a product, with B in shared memory too.
+fn product_module(case: &Case) -> String {
+    const BEFORE: &str = "mul.wide.u32 %d0, %t, 16; mov.u64 %d1, memory; add.u64 %d1, %d1, %d0;";
+    let mut body = String::new();
+    for register in 0..8 {
+        body += &format!("and.b32 %r{register}, %r{register}, 0xbfbfbfbf;\n");
+    }
+    body += BEFORE;
+    body += "st.shared.v4.b32 [%d1], {%r4, %r5, %r6, %r7}; fence.proxy.async; bar.sync 0;\n\
+             mov.u64 %d1, memory; shr.u64 %d1, %d1, 4; or.b64 %d1, %d1, 0x80000; setp.eq.u32 %p, %t, %t;\n";
+    for register in 0..4 {
+        body += &format!(
+            "mov.b32 %q{register}, %f{register}; and.b32 %q{register}, %q{register}, 0x807fffff;\n\
+             or.b32 %q{register}, %q{register}, 0x3f000000; mov.b32 %f{register}, %q{register};\n"
+        );
+    }
+    let (before, after) = match case.body.starts_with("wgmma") {
+        true => {
+            ("wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;")
+        }
+        false => ("", ""),
+    };
+    body += &format!("{before} {} {after}\nst.global.v4.f32 [%out], {{%f0, %f1, %f2, %f3}};", case.body);
+    let empty = module(&Case { body: "", ..*case });
+    empty.replace("\n\nret;", &format!("\n.reg .b32 %q<4>;\n{body}\nret;"))
+}
+
+/// Writes the cases for `scripts/gpu/universal.py`: for each the text that a GPU of 9.0 takes, the
+/// lowered one if there is one, the words that its threads read, and those that they leave on the
+/// CPU device.
+#[test]
+#[ignore = "writes files for a GPU: UNIVERSAL_CASES=FOLDER cargo test --test rows -- --ignored"]
+fn cases_for_a_gpu() {
+    let folder = std::path::PathBuf::from(std::env::var_os("UNIVERSAL_CASES").expect("a folder"));
+    let write = |number: usize, case: &Case, texts: &[(&str, String)], source: &str| {
+        let words = words(case.body);
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let name = |what: &str| folder.join(format!("{number:02}.{what}"));
+        for (what, text) in texts {
+            std::fs::write(name(&format!("{what}.ptx")), text).unwrap();
+        }
+        std::fs::write(name("row"), format!("{}\n{}\n", case.row, case.body)).unwrap();
+        std::fs::write(name("from"), bytes(&words)).unwrap();
+        std::fs::write(name("expected"), bytes(&run(source, &words).unwrap())).unwrap();
+    };
+    for (number, case) in CASES.iter().enumerate() {
+        let source = module(case);
+        let text = |capability| lowered(&source, capability).module.to_string();
+        write(number, case, &[("native", text(90)), ("lowered", text(case.capability))], &source);
+    }
+    for (number, case) in PRODUCTS.iter().enumerate() {
+        let source = product_module(case);
+        write(CASES.len() + number, case, &[("native", source.clone())], &source);
+    }
+}
+
+/// Rows whose result differs.
+const OF_OTHER_TESTS: [&str; 1] = ["approximate bf16"];
 
 /// A kernel for one result of each thread.
 fn converted(instruction: &str) -> Vec<(u32, u32)> {

@@ -224,6 +224,7 @@ fn meta(paths: &[PathBuf], sources: &[String], began: u64, ended: u64) -> Meta {
         rank: None,
         ranks: BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported,
         checked: false,
         attached: false,

@@ -50,6 +50,10 @@ pub struct Meta {
     /// Modules that the driver refused, and what `apex run --universal` did about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub universal: Vec<Refused>,
+    /// Calls that asked for the compute capability and got another one than the driver's (`apex run
+    /// --capability`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capability: Vec<ToldCapability>,
     /// The profilers whose traces the session was made of, with their versions. Empty if APEX
     /// recorded it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,10 +100,27 @@ pub struct Refused {
     pub after: Option<String>,
     /// Whether machine code was: nothing of the module was changed then.
     pub assembled: bool,
+    /// Why the ptxas that was asked for machine code, or that the user names, did not help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ptxas: Option<String>,
     /// The replaced instructions.
     pub changes: Vec<Replaced>,
     /// What nothing replaces, or only approximately.
     pub blocked: Vec<Lacking>,
+}
+
+/// A call that asked for the compute capability and got another answer than the driver's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToldCapability {
+    /// Path of the library or program whose code made it.
+    pub library: String,
+    /// The call.
+    pub call: String,
+    /// The driver's answer.
+    pub real: String,
+    /// What it was told.
+    pub told: String,
 }
 
 /// An instruction that was replaced.

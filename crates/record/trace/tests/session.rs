@@ -110,6 +110,7 @@ mod meta {
                 host: Host::here(),
                 ranks: std::collections::BTreeMap::new(),
                 universal: Vec::new(),
+                capability: Vec::new(),
                 imported: Vec::new(),
                 checked: false,
                 attached: false,

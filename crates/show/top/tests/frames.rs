@@ -47,6 +47,7 @@ fn run(exit: Option<Exit>) -> Meta {
         host: Host::default(),
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: false,
         attached: false,

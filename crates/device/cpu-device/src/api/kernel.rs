@@ -43,7 +43,7 @@ entries! {
         extra: *mut *mut c_void,
     )
         also cuLaunchKernelEx_ptsz [default]
-        partly "events at a launch's start are refused, and clusters larger than one block unless APEX_CPU_CAPABILITY=9.0"
+        partly "events at a launch's start are refused, and clusters larger than one block unless APEX_CPU_CAPABILITY is 9.0 or 12.0"
     {
         let config = read(config)?;
         let (cooperative, cluster) = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;

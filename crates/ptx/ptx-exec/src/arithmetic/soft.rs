@@ -17,11 +17,17 @@ pub(crate) struct Format {
     /// Whether the largest exponent stands for infinity and NaN. Without, only the pattern of all
     /// ones is a NaN, and what is too large becomes the largest number.
     infinities: bool,
+    /// Whether there is no NaN either: a NaN becomes the largest number, positive.
+    finite: bool,
 }
 
 impl Format {
     const fn ieee(exponent: u32, fraction: u32) -> Format {
-        Format { exponent, fraction, infinities: true }
+        Format { exponent, fraction, infinities: true, finite: false }
+    }
+
+    const fn finite(exponent: u32, fraction: u32) -> Format {
+        Format { exponent, fraction, infinities: false, finite: true }
     }
 }
 
@@ -38,7 +44,13 @@ pub(crate) const F64: Format = Format::ieee(11, 52);
 /// `.e5m2`.
 pub(crate) const E5M2: Format = Format::ieee(5, 2);
 /// `.e4m3`.
-pub(crate) const E4M3: Format = Format { exponent: 4, fraction: 3, infinities: false };
+pub(crate) const E4M3: Format = Format { exponent: 4, fraction: 3, infinities: false, finite: false };
+/// `.e3m2`.
+pub(crate) const E3M2: Format = Format::finite(3, 2);
+/// `.e2m3`.
+pub(crate) const E2M3: Format = Format::finite(2, 3);
+/// `.e2m1`.
+pub(crate) const E2M1: Format = Format::finite(2, 1);
 
 /// The rounding of a result that has no exact representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +81,11 @@ impl Format {
         1 << (self.exponent + self.fraction)
     }
 
-    /// The first magnitude beyond the finite ones: infinity, or the only NaN.
+    /// The first magnitude beyond the finite ones: infinity, the only NaN, or none that there is.
     pub(crate) fn infinity(self) -> u64 {
         match self.infinities {
             true => ((1 << self.exponent) - 1) << self.fraction,
+            false if self.finite => self.sign(),
             false => self.sign() - 1,
         }
     }

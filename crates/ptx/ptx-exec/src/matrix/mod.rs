@@ -1,16 +1,21 @@
 //! The matrix instructions of a warp: `mma`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 //!
 //! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
-//! wait for every lane and are executed for the whole warp. `product` has the arithmetic,
-//! `transfer` loads, stores and transposes, `group` the products of warp groups.
+//! wait for every lane and are executed for the whole warp. `product` and `narrow` have the
+//! arithmetic, `transfer` and `bytes` load, store and transpose, `group` has the products of warp
+//! groups.
 
+mod bytes;
 mod group;
 mod layout;
+mod narrow;
 mod product;
 mod transfer;
 
+pub(super) use bytes::ByteTiles;
 pub(super) use group::{Adds, Factor, Group};
 pub(super) use layout::{Layout, Shape};
+pub(super) use narrow::{Element, Narrow, Scales};
 pub(super) use product::{Arithmetic, Float, Format, Integer};
 pub(super) use transfer::{Fragment, Order, Span};
 
@@ -36,6 +41,8 @@ pub(super) enum Operation {
     Multiply { product: Product, arithmetic: Arithmetic },
     /// The same in `.f64`, on longs.
     MultiplyDouble { product: Product, rounding: Rounding },
+    /// The same of narrow floats with scales, whose registers follow those of C.
+    MultiplyScaled { product: Product, narrow: Narrow, scales: Scales },
     /// `wgmma.mma_async`.
     MultiplyGroup(Box<Group>),
     /// `movmatrix`: an 8 by 8 matrix of 16-bit elements, transposed.
@@ -44,6 +51,10 @@ pub(super) enum Operation {
     LoadTiles { transposed: bool },
     /// `stmatrix`: such a matrix from each source.
     StoreTiles { transposed: bool },
+    /// `ldmatrix` of tiles of bytes.
+    LoadBytes(ByteTiles),
+    /// `stmatrix` of tiles of bytes.
+    StoreBytes,
     /// `wmma.load`: the first source is the stride between lines in memory.
     LoadFragment(Fragment),
     /// `wmma.store`: the first source is the stride, the fragment follows.
@@ -62,6 +73,17 @@ pub(super) struct Product {
     pub(super) d: Layout,
     /// Registers of A and of B that the instruction names.
     pub(super) counts: [usize; 2],
+}
+
+impl Product {
+    /// Whether these are as many source registers and results as it has.
+    fn takes(&self, sources: usize, results: usize) -> bool {
+        let [a, b] = self.counts;
+        a >= self.a.registers
+            && b >= self.b.registers
+            && sources == a + b + self.c.registers
+            && results == self.d.registers
+    }
 }
 
 impl MatrixStep {
@@ -97,19 +119,23 @@ impl MatrixStep {
         };
         let counts = match &self.operation {
             Operation::Multiply { product, .. } | Operation::MultiplyDouble { product, .. } => {
-                let [a, b] = product.counts;
-                a >= product.a.registers
-                    && b >= product.b.registers
-                    && values.len() == a + b + product.c.registers
-                    && self.results.len() == product.d.registers
+                product.takes(values.len(), self.results.len())
+            }
+            Operation::MultiplyScaled { product, .. } => {
+                let (scales, results) = (2 * narrow::SCALE_REGISTERS, self.results.len());
+                values.len() > scales && product.takes(values.len() - scales, results)
             }
             Operation::MultiplyGroup(group) => {
                 let (a, c) = group.counts();
                 group.takes(&class) && values.len() == a + c && self.results.len() == c
             }
             Operation::Transpose => (self.results.len(), values.len()) == (1, 1),
-            Operation::LoadTiles { .. } => matches!((self.results.len(), values.len()), (1 | 2 | 4, 0)),
-            Operation::StoreTiles { .. } => matches!((self.results.len(), values.len()), (0, 1 | 2 | 4)),
+            Operation::LoadTiles { .. } | Operation::LoadBytes(_) => {
+                matches!((self.results.len(), values.len()), (1 | 2 | 4, 0))
+            }
+            Operation::StoreTiles { .. } | Operation::StoreBytes => {
+                matches!((self.results.len(), values.len()), (0, 1 | 2 | 4))
+            }
             Operation::LoadFragment(_) => !self.results.is_empty() && values.is_empty(),
             Operation::StoreFragment(_) => self.results.is_empty() && !values.is_empty(),
         };
@@ -156,6 +182,15 @@ impl MatrixStep {
                     );
                     Ok(())
                 }
+                (Operation::MultiplyScaled { product, narrow, scales }, _) => {
+                    let (factors, of_scales) = sources.split_at(sources.len() - 2 * narrow::SCALE_REGISTERS);
+                    let scaled = |shape, (a, b): (&[u32], &[u32]), c: &[u32], d: &mut [u32]| {
+                        let registers = (lanes, of_scales);
+                        narrow.multiply_scaled(*scales, registers, shape, (a, b), (c, d));
+                    };
+                    multiply::<u32>(product, lanes, factors, results, scaled);
+                    Ok(())
+                }
                 (Operation::MultiplyGroup(group), _) => group.run(lanes, spaces, sources, results),
                 (Operation::Transpose, _) => {
                     transfer::transpose(lanes, sources, results);
@@ -167,6 +202,8 @@ impl MatrixStep {
                 (Operation::StoreTiles { transposed }, Some(address)) => {
                     transfer::store_tiles(lanes, spaces, address, *transposed, sources)
                 }
+                (Operation::LoadBytes(tiles), Some(address)) => tiles.load(lanes, spaces, address, results),
+                (Operation::StoreBytes, Some(address)) => ByteTiles::store(lanes, spaces, address, sources),
                 (Operation::LoadFragment(fragment), Some(address)) => {
                     fragment.load(lanes, spaces, address, sources[0], results)
                 }
@@ -187,8 +224,12 @@ impl MatrixStep {
     /// As for [`run`](Self::run).
     pub(super) unsafe fn spans(&self, lanes: &Lanes) -> Vec<Span> {
         match &self.operation {
-            Operation::LoadTiles { .. } => vec![transfer::tile_span(lanes, self.results.len())],
-            Operation::StoreTiles { .. } => vec![transfer::tile_span(lanes, self.sources.len())],
+            Operation::LoadTiles { .. } | Operation::LoadBytes(_) => {
+                vec![transfer::tile_span(lanes, self.results.len())]
+            }
+            Operation::StoreTiles { .. } | Operation::StoreBytes => {
+                vec![transfer::tile_span(lanes, self.sources.len())]
+            }
             Operation::LoadFragment(fragment) | Operation::StoreFragment(fragment) => {
                 // SAFETY: the caller's promise; the first source is the stride, a word.
                 fragment.spans(unsafe { lanes.source(self.sources[0]) }, lanes.mask)
@@ -199,17 +240,20 @@ impl MatrixStep {
 
     /// Whether it stores.
     pub(super) fn stores(&self) -> bool {
-        matches!(self.operation, Operation::StoreTiles { .. } | Operation::StoreFragment(_))
+        matches!(
+            self.operation,
+            Operation::StoreTiles { .. } | Operation::StoreBytes | Operation::StoreFragment(_)
+        )
     }
 }
 
 /// A lane's content of a register, as a number of 64 bits.
-trait Element: Stored {
+trait Content: Stored {
     fn widen(self) -> u64;
     fn cut(bits: u64) -> Self;
 }
 
-impl Element for u32 {
+impl Content for u32 {
     #[inline(always)]
     fn widen(self) -> u64 {
         self.into()
@@ -221,7 +265,7 @@ impl Element for u32 {
     }
 }
 
-impl Element for u64 {
+impl Content for u64 {
     #[inline(always)]
     fn widen(self) -> u64 {
         self
@@ -237,7 +281,7 @@ impl Element for u64 {
 ///
 /// # Safety
 /// The frame has the registers, of the class of `S`.
-unsafe fn gather<S: Element>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> Vec<S> {
+unsafe fn gather<S: Content>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> Vec<S> {
     let mut elements = vec![S::default(); layout.lines * layout.length];
     let mask = u64::MAX >> (64 - layout.bits);
     for (index, register) in registers.iter().take(layout.registers).enumerate() {
@@ -258,7 +302,7 @@ unsafe fn gather<S: Element>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) 
 ///
 /// # Safety
 /// As for [`gather`].
-unsafe fn scatter<S: Element>(lanes: &Lanes, layout: &Layout, elements: &[S], registers: &[Reg]) {
+unsafe fn scatter<S: Content>(lanes: &Lanes, layout: &Layout, elements: &[S], registers: &[Reg]) {
     for (index, register) in registers.iter().enumerate() {
         let mut values = [S::default(); WARP];
         let all_places = layout.register(index).chunks_exact(layout.per);
@@ -280,7 +324,7 @@ unsafe fn scatter<S: Element>(lanes: &Lanes, layout: &Layout, elements: &[S], re
 ///
 /// # Safety
 /// As for [`MatrixStep::run`]; the registers are of the class of `S`.
-unsafe fn multiply<S: Element>(
+unsafe fn multiply<S: Content>(
     product: &Product,
     lanes: &Lanes,
     sources: &[Reg],

@@ -22,12 +22,13 @@
 use crate::arithmetic::half::f32_to_f16;
 use crate::arithmetic::soft::{self, F64, Rounding};
 use crate::matrix::layout::Shape;
+use crate::matrix::narrow::Narrow;
 
 /// Bits below the largest exponent to which the addends are aligned: on Hopper (24 on Ampere).
 const KEPT: u32 = 25;
 
 /// Exponent that a factor or accumulator of zero counts with.
-const ZERO_EXPONENT: i32 = -126;
+pub(super) const ZERO_EXPONENT: i32 = -126;
 
 /// Most elements of a line that floating-point products take at once.
 const MOST_TERMS: usize = 16;
@@ -39,6 +40,8 @@ pub(crate) enum Arithmetic {
     Float(Float),
     /// Eight-bit floats, added up in `.f16` or `.f32`.
     Eighths { a: soft::Format, b: soft::Format, sum: Format },
+    /// Floats of eight bits and less where tensor cores have a unit for them.
+    Narrow(Narrow),
     /// Integers of up to 8 bits; whether the result saturates rather than wraps.
     Integer { a: Integer, b: Integer, saturate: bool },
     /// Bits, 32 at a time: how many are set in both, or in one of both.
@@ -74,7 +77,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// Bits of the fraction.
-    fn fraction(self) -> u32 {
+    pub(super) fn fraction(self) -> u32 {
         match self {
             Format::F16 | Format::Tf32 => 10,
             Format::Bf16 => 7,
@@ -95,7 +98,7 @@ impl Format {
         if self == Format::F16 { 0x7fff } else { 0x7fff_ffff }
     }
 
-    fn unpack(self, bits: u32) -> Number {
+    pub(super) fn unpack(self, bits: u32) -> Number {
         let bits = bits >> self.padding();
         let width = if self == Format::F16 { 5 } else { 8 };
         let fraction = bits & ((1 << self.fraction()) - 1);
@@ -116,7 +119,7 @@ impl Format {
     }
 
     /// `sum * 2^exponent`, rounded to nearest even (`.f16`) or towards zero.
-    fn pack(self, sum: i64, exponent: i32) -> u32 {
+    pub(super) fn pack(self, sum: i64, exponent: i32) -> u32 {
         if sum == 0 {
             return 0;
         }
@@ -142,15 +145,24 @@ impl Format {
         let sign = if self == Format::F16 { 0x8000 } else { 0x8000_0000 };
         if sum < 0 && kept != 0 { bits | sign } else { bits }
     }
+
+    /// The NaN, or an infinity of the sign.
+    pub(super) fn not_finite(self, sum: f64) -> u32 {
+        if sum.is_nan() {
+            return self.nan();
+        }
+        let beyond = if sum > 0.0 { 1 } else { -1 };
+        self.pack(beyond, self.largest_exponent() + 1)
+    }
 }
 
 /// A number taken apart: `±significand * 2^(exponent - fraction bits)`, or one that is not finite.
 #[derive(Clone, Copy, Debug)]
-struct Number {
-    negative: bool,
-    exponent: i32,
-    significand: u32,
-    special: Option<f64>,
+pub(super) struct Number {
+    pub(super) negative: bool,
+    pub(super) exponent: i32,
+    pub(super) significand: u32,
+    pub(super) special: Option<f64>,
 }
 
 impl Number {
@@ -254,11 +266,7 @@ impl Float {
     fn not_finite(&self, a: &[u32], b: &[u32], c: Number, d: Format) -> u32 {
         let kind = |bits: u32| self.factor.unpack(bits).kind();
         let sum = a.iter().zip(b).fold(c.kind(), |sum, (&a, &b)| sum + kind(a) * kind(b));
-        if sum.is_nan() {
-            return d.nan();
-        }
-        let beyond = if sum > 0.0 { 1 } else { -1 };
-        d.pack(beyond, d.largest_exponent() + 1)
+        d.not_finite(sum)
     }
 
     /// One step: `cells`, which are `from`, become `to`. The lines of the factors are those of the
@@ -360,6 +368,7 @@ impl Arithmetic {
     pub(super) fn multiply(&self, shape: Shape, (a, b): (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
         match *self {
             Arithmetic::Float(float) => float.multiply(shape, (a, b), c, d),
+            Arithmetic::Narrow(narrow) => narrow.multiply(shape, (a, b), c, d),
             Arithmetic::Eighths { a: a_type, b: b_type, sum } => {
                 let (a, b) = (halves(a_type, a, shape.k), halves(b_type, b, shape.k));
                 let float = Float { factor: Format::F16, c: sum, d: sum, terms: shape.k / 2 };

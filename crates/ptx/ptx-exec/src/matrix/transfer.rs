@@ -11,10 +11,10 @@ use crate::registers::lanes::{Lanes, WARP, each_lane};
 use crate::registers::vectors::Addresses;
 
 /// Rows of a tile, and its elements in a row.
-const SIDE: usize = 8;
+pub(super) const SIDE: usize = 8;
 
 /// Bytes of a row of a tile.
-const ROW: usize = 2 * SIDE;
+pub(super) const ROW: usize = 2 * SIDE;
 
 /// A tile: its rows.
 type Tile = [[u16; SIDE]; SIDE];
@@ -48,7 +48,7 @@ pub(super) unsafe fn transpose(lanes: &Lanes, sources: &[Reg], results: &[Reg]) 
 }
 
 /// The lanes that give the addresses of the rows of `tiles` tiles.
-fn row_lanes(lanes: &Lanes, tiles: usize) -> Lanes {
+pub(super) fn row_lanes(lanes: &Lanes, tiles: usize) -> Lanes {
     let mask = if tiles * SIDE >= WARP { u32::MAX } else { (1 << (tiles * SIDE)) - 1 };
     Lanes { mask: lanes.mask & mask, full: false, ..*lanes }
 }

@@ -65,8 +65,10 @@ impl AccessHandler {
             && fits(args.address, address)
             && args.data.iter().all(|&reg| fits(reg, self.data))
             && args.operands.iter().zip(self.operands).all(|(&reg, wanted)| fits(reg, wanted))
-            && (matches!(args.kind, AccessKind::Atomic | AccessKind::Copy | AccessKind::Mbarrier)
-                || args.data[0].is_some())
+            && (matches!(
+                args.kind,
+                AccessKind::Atomic | AccessKind::Copy | AccessKind::Mbarrier | AccessKind::Bulk
+            ) || args.data[0].is_some())
             && (matches!(args.kind, AccessKind::Load | AccessKind::Store) || args.operands[0].is_some())
     }
 }

@@ -1,4 +1,4 @@
-//! `cp.async.bulk`: each lane copies a run of bytes of its own.
+//! `cp.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own, or zeros.
 //!
 //! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names
 //! counts its bytes at once.
@@ -13,8 +13,13 @@ use crate::registers::lanes::{Lanes, WARP, each_lane};
 /// Bytes to which addresses and sizes are aligned.
 const UNIT: u64 = 16;
 
-/// Copies `operands[0]` bytes from the generic address `data[0]` to `address`, and counts them at
-/// the mbarrier at the generic address `data[1]`, if there is one.
+/// The same of zeros.
+const UNIT_OF_ZEROS: u64 = 8;
+
+/// Copies `operands[0]` bytes from the generic address `data[0]` (if there is none: zeros) to
+/// `address`, and counts them at the mbarrier at the generic address `data[1]`, if there is one. A
+/// mask in `operands[1]` has the ranks of the blocks of the cluster to whose memory it copies, and
+/// at whose mbarriers it counts; without it, there is one destination.
 pub(crate) fn copy() -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
@@ -22,10 +27,11 @@ pub(crate) fn copy() -> AccessHandler {
 /// The copy of a lane; addresses are generic.
 #[derive(Clone, Copy)]
 struct Copy {
-    from: u64,
+    from: Option<u64>,
     to: u64,
     bytes: u64,
     mbarrier: Option<u64>,
+    ranks: Option<u32>,
 }
 
 /// # Safety
@@ -35,12 +41,20 @@ unsafe fn run(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed
     let mut outcome = Ok(());
     // SAFETY: the caller's promise; a host address is the generic address.
     unsafe {
-        spaces.locate(lanes, args, UNIT, true, &mut targets)?;
-        let (sources, sizes) = (lanes.source::<u64>(args.data[0]), lanes.source::<u32>(args.operands[0]));
-        let mbarriers = args.data[1].is_some().then(|| lanes.source::<u64>(args.data[1]));
+        let longs = |at: usize| args.data[at].is_some().then(|| lanes.source::<u64>(args.data[at]));
+        let (sources, mbarriers) = (longs(0), longs(1));
+        let unit = if sources.is_some() { UNIT } else { UNIT_OF_ZEROS };
+        spaces.locate(lanes, args, unit, true, &mut targets)?;
+        let sizes = lanes.source::<u32>(args.operands[0]);
+        let ranks = args.operands[1].is_some().then(|| lanes.source::<u32>(args.operands[1]));
         each_lane(lanes.mask, |lane| {
-            let (from, to, bytes) = (sources[lane], targets[lane], sizes[lane].into());
-            let copy = Copy { from, to, bytes, mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]) };
+            let copy = Copy {
+                from: sources.map(|sources| sources[lane]),
+                to: targets[lane],
+                bytes: sizes[lane].into(),
+                mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
+                ranks: ranks.map(|ranks| ranks[lane]),
+            };
             if outcome.is_ok() {
                 outcome = copy
                     .execute(spaces)
@@ -53,29 +67,54 @@ unsafe fn run(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed
 
 impl Copy {
     fn execute(self, spaces: &mut Spaces) -> Result<(), (u64, FaultKind, String)> {
-        let Copy { from, to, bytes, mbarrier } = self;
-        if bytes % UNIT != 0 {
-            let text = format!("a bulk copy moves a multiple of {UNIT} bytes, not {bytes}");
+        for rank in spaces.ranks(self.ranks) {
+            let own = |address| spaces.in_block(address, rank);
+            let copy = Copy { to: own(self.to), mbarrier: self.mbarrier.map(own), ..self };
+            copy.execute_once(spaces)?;
+        }
+        Ok(())
+    }
+
+    fn execute_once(self, spaces: &mut Spaces) -> Result<(), (u64, FaultKind, String)> {
+        let Copy { from, to, bytes, mbarrier, .. } = self;
+        let unit = if from.is_some() { UNIT } else { UNIT_OF_ZEROS };
+        if bytes % unit != 0 {
+            let text = format!("a bulk copy moves a multiple of {unit} bytes, not {bytes}");
             return Err((to, FaultKind::IllegalInstruction, text));
         }
-        for (address, write) in [(from, false), (to, true)] {
-            // The last unit as well as the whole: the former's message names the place.
-            let ends = [address, address.wrapping_add(bytes.saturating_sub(UNIT))];
-            for end in ends {
-                spaces.generic(end, UNIT, write).map_err(|(kind, text)| (end, kind, text))?;
-                if end % UNIT != 0 {
-                    let text = format!("a bulk copy needs addresses aligned to {UNIT} bytes, not {end:#x}");
-                    return Err((end, FaultKind::Misaligned, text));
-                }
-            }
-            spaces.generic(address, bytes.max(UNIT), write).map_err(|(kind, text)| (address, kind, text))?;
+        for (address, write) in from.map(|from| (from, false)).into_iter().chain([(to, true)]) {
+            approve(spaces, (address, write), bytes, unit)?;
         }
-        // SAFETY: `generic` has approved both ranges.
-        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
+        // SAFETY: `approve` has seen both ranges.
+        unsafe {
+            match from {
+                Some(from) => std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize),
+                None => std::ptr::write_bytes(to as *mut u8, 0, bytes as usize),
+            }
+        }
         match mbarrier {
             None => Ok(()),
             Some(address) => mbarrier::complete(spaces, address, bytes as u32)
                 .map_err(|(kind, text)| (address, kind, text)),
         }
     }
+}
+
+/// Whether a range of bytes may be read or written, and is aligned.
+fn approve(
+    spaces: &mut Spaces,
+    (address, write): (u64, bool),
+    bytes: u64,
+    unit: u64,
+) -> Result<(), (u64, FaultKind, String)> {
+    // The last unit as well as the whole: the former's message names the place.
+    for end in [address, address.wrapping_add(bytes.saturating_sub(unit))] {
+        spaces.generic(end, unit, write).map_err(|(kind, text)| (end, kind, text))?;
+        if end % unit != 0 {
+            let text = format!("a bulk copy needs addresses aligned to {unit} bytes, not {end:#x}");
+            return Err((end, FaultKind::Misaligned, text));
+        }
+    }
+    let whole = spaces.generic(address, bytes.max(unit), write);
+    whole.map(drop).map_err(|(kind, text)| (address, kind, text))
 }

@@ -661,6 +661,28 @@ impl<'a> Spaces<'a> {
         self.shared.holds(address, 1) || self.cluster.holds(address, 1)
     }
 
+    /// The ranks of the blocks that a mask has, of those that there are; the only one without
+    /// clusters, or the block that an address names where there is no mask.
+    pub(crate) fn ranks(&self, mask: Option<u32>) -> Vec<Option<u64>> {
+        match mask {
+            None => vec![None],
+            Some(mask) => {
+                let has = |rank: &u64| mask >> (rank % 32) & 1 == 1;
+                (0..self.cluster.blocks.min(32)).filter(has).map(Some).collect()
+            }
+        }
+    }
+
+    /// What has the place of a generic address of shared memory in the block of this rank of the
+    /// cluster.
+    pub(crate) fn in_block(&self, address: u64, rank: Option<u64>) -> u64 {
+        let ClusterMemory { start, stride, blocks, .. } = self.cluster;
+        match rank {
+            Some(rank) if blocks > 1 => start + rank * stride + address.wrapping_sub(start) % stride,
+            _ => address,
+        }
+    }
+
     /// The host address of `bytes` bytes at a generic address, for what is not a step on lanes.
     pub(crate) fn generic(
         &mut self,

@@ -1,4 +1,4 @@
-//! `cp.async.bulk.tensor`: copies of boxes of a tensor by its map (TMA).
+//! `cp.async.bulk.tensor`: copies of boxes of a tensor by its map (TMA), or of pixels of an image.
 //!
 //! What a map holds is the business of the driver that encodes it and of the device that reads it;
 //! programs pass the 128 bytes around. This module defines them for both sides. A copy is done when
@@ -29,8 +29,33 @@ pub(crate) const BOX_BYTES: i64 = 12;
 /// Bytes of a box at most: more than any block has of shared memory.
 const MOST_BYTES: u64 = 256 << 10;
 
+/// Marks a copy of pixels beside the number of its dimensions.
+pub(crate) const PIXELS: u32 = 1 << 8;
+
 /// Words of 32 bits of a map.
 const WORDS: usize = 32;
+
+/// Inner dimensions of an image at most, those of its pixels: width, height and depth.
+pub const MAX_INNER: usize = MAX_RANK - 2;
+
+/// Channels of a pixel, and pixels that one copy moves, at most.
+const MOST_CHANNELS: u32 = 256;
+const MOST_PIXELS: u32 = 1024;
+
+/// Marks a map of pixels in the word that has its kind.
+const OF_PIXELS: u32 = 1 << 24;
+
+/// The pixels of an image that copies go through (`im2col`): by width, height and depth, image
+/// after image. The first dimension of the tensor are the channels, the last the images; of the
+/// box's spans the first is the number of channels that are copied of a pixel, the second that of
+/// pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corners {
+    /// The first pixel along each inner dimension, from that of the image.
+    pub lower: [i16; MAX_INNER],
+    /// The last one, from the last one of the image.
+    pub upper: [i16; MAX_INNER],
+}
 
 /// A tensor in global memory and the box of it that one copy moves, innermost dimension first.
 /// Dimensions beyond the rank have one element.
@@ -54,11 +79,16 @@ pub struct TensorMap {
     pub spans: [u32; MAX_RANK],
     /// The box has every element, every second, … along each dimension.
     pub steps: [u32; MAX_RANK],
+    /// Copies go through pixels of images, not through a box.
+    pub pixels: Option<Corners>,
 }
 
 impl TensorMap {
     /// Elements of the box along each dimension.
     fn counts(&self) -> [u64; MAX_RANK] {
+        if self.pixels.is_some() {
+            return self.spans.map(u64::from);
+        }
         std::array::from_fn(|axis| u64::from(self.spans[axis].div_ceil(self.steps[axis].max(1))))
     }
 
@@ -86,6 +116,13 @@ impl TensorMap {
             words[20 + axis] = self.spans[axis];
             words[25 + axis] = self.steps[axis];
         }
+        if let Some(Corners { lower, upper }) = self.pixels {
+            words[2] |= OF_PIXELS;
+            // In place of the spans that a box of pixels does not have.
+            for (axis, (lower, upper)) in lower.into_iter().zip(upper).enumerate() {
+                words[22 + axis] = u32::from(lower as u16) | u32::from(upper as u16) << 16;
+            }
+        }
         let mut bytes = [0; 4 * WORDS];
         bytes.chunks_exact_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
         bytes
@@ -99,6 +136,8 @@ impl TensorMap {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
         let kind = word(2);
+        let corner = |shift: u32| std::array::from_fn(|axis| (word(22 + axis) >> shift) as i16);
+        let pixels = (kind & OF_PIXELS != 0).then(|| Corners { lower: corner(0), upper: corner(16) });
         let map = TensorMap {
             address: long(4),
             element_bytes: kind & 0xff,
@@ -107,7 +146,8 @@ impl TensorMap {
             outside: word(6),
             sizes: std::array::from_fn(|axis| u64::from(word(7 + axis)) + 1),
             strides: std::array::from_fn(|axis| long(12 + 2 * axis)),
-            spans: std::array::from_fn(|axis| word(20 + axis)),
+            spans: std::array::from_fn(|axis| if pixels.is_some() && axis > 1 { 1 } else { word(20 + axis) }),
+            pixels,
             steps: std::array::from_fn(|axis| word(25 + axis)),
         };
         (long(0) == MAGIC && map.is_sound()).then_some(map)
@@ -118,11 +158,32 @@ impl TensorMap {
         matches!(self.element_bytes, 1 | 2 | 4 | 8)
             && (1..=MAX_RANK as u32).contains(&self.rank)
             && self.swizzle <= 3
-            && self.spans.iter().all(|span| (1..=256).contains(span))
+            && self.spans.iter().enumerate().all(|(axis, span)| (1..=self.most(axis)).contains(span))
+            && (self.pixels.is_none() || self.rank >= 3)
             && self.steps.iter().all(|step| (1..=8).contains(step))
             && self.strides.iter().all(|stride| *stride < 1 << 40)
             && self.line_bytes() % UNIT == 0
             && self.box_bytes() <= MOST_BYTES
+    }
+
+    /// Elements that the box may span along an axis.
+    fn most(&self, axis: usize) -> u32 {
+        if self.pixels.is_some() && axis == 1 { MOST_PIXELS } else { MOST_CHANNELS }
+    }
+
+    /// The first pixel after `at`, the coordinates of a copy's pixel.
+    fn following(&self, mut at: [i64; MAX_RANK], corners: &Corners) -> [i64; MAX_RANK] {
+        let images = self.rank as usize - 1;
+        for inner in 0..images - 1 {
+            let axis = inner + 1;
+            at[axis] += i64::from(self.steps[axis]);
+            if at[axis] < self.sizes[axis] as i64 + i64::from(corners.upper[inner]) {
+                return at;
+            }
+            at[axis] = corners.lower[inner].into();
+        }
+        at[images] += 1;
+        at
     }
 
     /// Bytes of a line of the box.
@@ -152,7 +213,8 @@ impl TensorMap {
 }
 
 /// A copy into shared memory: `data` has the generic address of the map, that of an mbarrier, and
-/// the coordinates in pairs; `address` is the box's place.
+/// the coordinates in pairs; `address` is the box's place. A mask in `operands[1]` has the ranks of
+/// the blocks of the cluster to which it goes.
 pub(crate) fn load() -> AccessHandler {
     handler(run::<true>)
 }
@@ -180,6 +242,13 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
         let longs = |at: usize| lanes.source::<u64>(args.data[at]);
         let (maps, pairs) = (longs(0), [longs(2), longs(3), longs(4)]);
         let mbarriers = args.data[1].is_some().then(|| longs(1));
+        let ranks = args.operands[1].is_some().then(|| lanes.source::<u32>(args.operands[1]));
+        let of_pixels = args.data[5].is_some().then(|| [longs(5), longs(6)]);
+        let offsets = |lane: usize| {
+            let [first, last] = of_pixels.map_or([0; 2], |longs| longs.map(|long| long[lane]));
+            // The registers have 16 bits.
+            [first, first >> 32, last].map(|offset| i64::from(offset as u16))
+        };
         each_lane(lanes.mask, |lane| {
             if outcome.is_ok() {
                 let half = |axis: usize| (pairs[axis / 2][lane] >> (32 * (axis % 2))) as u32 as i32;
@@ -187,8 +256,10 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
                     map: maps[lane],
                     shared: places[lane],
                     start: std::array::from_fn(|axis| half(axis).into()),
-                    rank: args.copied,
+                    rank: args.copied & 0xff,
+                    offsets: (args.copied & PIXELS != 0).then(|| offsets(lane)),
                     mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
+                    ranks: ranks.map(|ranks| ranks[lane]),
                 };
                 outcome = copy
                     .execute::<LOADS>(spaces)
@@ -200,6 +271,7 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
 }
 
 /// The copy of a lane; addresses are generic.
+#[derive(Clone, Copy)]
 struct Copy {
     map: u64,
     shared: u64,
@@ -207,26 +279,57 @@ struct Copy {
     start: [i64; MAX_RANK],
     /// The dimensions that the instruction names.
     rank: u32,
+    /// For pixels: how far from each the element lies that is copied.
+    offsets: Option<[i64; MAX_INNER]>,
     mbarrier: Option<u64>,
+    /// The blocks of the cluster to which it goes.
+    ranks: Option<u32>,
 }
 
 impl Copy {
     fn execute<const LOADS: bool>(self, spaces: &mut Spaces) -> Copied {
         let map = self.read_map(spaces)?;
+        for rank in spaces.ranks(self.ranks) {
+            let own = |address| spaces.in_block(address, rank);
+            let (shared, mbarrier) = (own(self.shared), self.mbarrier.map(own));
+            Copy { shared, mbarrier, ..self }.execute_once::<LOADS>(&map, spaces)?;
+        }
+        Ok(())
+    }
+
+    fn execute_once<const LOADS: bool>(self, map: &TensorMap, spaces: &mut Spaces) -> Copied {
         let bytes = map.box_bytes();
         let at = |(kind, text)| (self.shared, kind, text);
         spaces.generic(self.shared, bytes.next_multiple_of(LINE), LOADS).map_err(at)?;
-        let [.., y, z, u, v] = map.counts();
-        let outer = (0..v).flat_map(|v| (0..u).flat_map(move |u| (0..z).map(move |z| (z, u, v))));
-        let lines = outer.flat_map(|(z, u, v)| (0..y).map(move |y| [0, y, z, u, v]));
-        for (index, line) in lines.enumerate() {
-            self.copy_line::<LOADS>(&map, spaces, line, index as u64 * map.line_bytes())?;
+        for (index, line) in self.lines(map).into_iter().enumerate() {
+            self.copy_line::<LOADS>(map, spaces, line, index as u64 * map.line_bytes())?;
         }
         match self.mbarrier {
             None => Ok(()),
             Some(address) => mbarrier::complete(spaces, address, bytes as u32)
                 .map_err(|(kind, text)| (address, kind, text)),
         }
+    }
+
+    /// The places of the first elements of the box's lines, or of its pixels, in the tensor.
+    fn lines(&self, map: &TensorMap) -> Vec<[i64; MAX_RANK]> {
+        let [_, y, z, u, v] = map.counts();
+        let (Some(corners), Some(offsets)) = (&map.pixels, self.offsets) else {
+            let outer = (0..v).flat_map(|v| (0..u).flat_map(move |u| (0..z).map(move |z| (z, u, v))));
+            let lines = outer.flat_map(|(z, u, v)| (0..y).map(move |y| [0, y, z, u, v]));
+            let place = |line: [u64; MAX_RANK]| {
+                let along = |axis: usize| (line[axis] * u64::from(map.steps[axis])) as i64;
+                std::array::from_fn(|axis| self.start[axis] + along(axis))
+            };
+            return lines.map(place).collect();
+        };
+        let pixels = std::iter::successors(Some(self.start), |at| Some(map.following(*at, corners)));
+        let moved = |mut at: [i64; MAX_RANK]| {
+            let inner = map.rank as usize - 2;
+            at[1..=inner].iter_mut().zip(offsets).for_each(|(at, offset)| *at += offset);
+            at
+        };
+        pixels.take(y as usize).map(moved).collect()
     }
 
     fn read_map(&self, spaces: &mut Spaces) -> Result<TensorMap, (u64, FaultKind, String)> {
@@ -238,27 +341,28 @@ impl Copy {
         let map = TensorMap::from_bytes(&bytes).ok_or_else(|| {
             illegal("this is no tensor map that cuTensorMapEncodeTiled has made".to_owned())
         })?;
+        if map.pixels.is_some() != self.offsets.is_some() {
+            return Err(illegal("a map of pixels goes with `.im2col`, and no other does".to_owned()));
+        }
         match map.rank == self.rank {
             true => Ok(map),
             false => Err(illegal(format!("a map of {} dimensions, and {} coordinates", map.rank, self.rank))),
         }
     }
 
-    /// Copies a line of the box, whose place in the box is `line`, to or from `offset` in shared
-    /// memory.
+    /// Copies a line of the box, whose first element has the place `line` in the tensor, to or from
+    /// `offset` in shared memory.
     fn copy_line<const LOADS: bool>(
         &self,
         map: &TensorMap,
         spaces: &mut Spaces,
-        line: [u64; MAX_RANK],
+        line: [i64; MAX_RANK],
         offset: u64,
     ) -> Copied {
         let size = u64::from(map.element_bytes);
         for x in 0..map.counts()[0] {
-            let inside = |axis: usize| if axis == 0 { x } else { line[axis] };
-            let place = std::array::from_fn(|axis| {
-                self.start[axis] + (inside(axis) * u64::from(map.steps[axis])) as i64
-            });
+            let mut place = line;
+            place[0] += (x * u64::from(map.steps[0])) as i64;
             let shared = map.swizzled(self.shared + offset + x * size);
             let global = map.element(place);
             if let Some(global) = global {
@@ -308,7 +412,33 @@ mod tests {
         strides: [1 << 34, 1 << 36, 0, 0],
         spans: [64, 8, 2, 1, 1],
         steps: [1, 2, 1, 1, 1],
+        pixels: None,
     };
+
+    #[test]
+    fn pixels_follow_each_other_within_their_corners() {
+        let corners = Corners { lower: [-1, -2, 0], upper: [1, -1, 0] };
+        let map = TensorMap {
+            rank: 4,
+            sizes: [8, 3, 4, 2, 1],
+            spans: [8, 5, 1, 1, 1],
+            steps: [1, 2, 1, 1, 1],
+            pixels: Some(corners),
+            ..MAP
+        };
+        assert_eq!(TensorMap::from_bytes(&map.to_bytes()), Some(map));
+        assert_eq!(map.box_bytes(), 8 * 5 * 2);
+        let mut at = [0, 1, 1, 0, 0];
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            seen.push([at[1], at[2], at[3]]);
+            at = map.following(at, &corners);
+        }
+        // The width has -1, 1 and 3; the height -2 to 2.
+        assert_eq!(seen, [[1, 1, 0], [3, 1, 0], [-1, 2, 0], [1, 2, 0]]);
+        assert_eq!(map.following([0, 3, 2, 0, 0], &corners), [0, -1, -2, 1, 0]);
+        assert_eq!(TensorMap::from_bytes(&TensorMap { rank: 2, ..map }.to_bytes()), None);
+    }
 
     #[test]
     fn maps_survive_their_bytes_and_other_bytes_are_none() {

@@ -57,11 +57,13 @@ fn of_matrix(moment: &Moment, step: &MatrixStep) -> Vec<Request> {
 fn of_bulk_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
     // SAFETY: the frame has the registers of the step; of a bulk copy the size is a word.
     let sizes = unsafe { moment.lanes.source::<u32>(args.operands[0]) };
-    let (from, to) = (survey::generic_spots(moment, args.data[0]), survey::spots(moment, args));
+    // Zeros have no source.
+    let from = args.data[0].is_some().then(|| survey::generic_spots(moment, args.data[0]));
+    let to = survey::spots(moment, args);
     let mut requests = Vec::new();
     each_lane(moment.lanes.mask, |lane| {
         let (mask, bytes) = (1 << lane, sizes[lane]);
-        requests.push(Request { mask, spots: from, bytes, direction: Direction::Load });
+        requests.extend(from.map(|spots| Request { mask, spots, bytes, direction: Direction::Load }));
         requests.push(Request { mask, spots: to, bytes, direction: Direction::Store });
     });
     requests

@@ -143,6 +143,7 @@ impl Case {
             strides: [2 * length as u64, 0, 0, 0],
             spans: with(self.width as u32 / 2, lines as u32),
             steps: [1; MAX_RANK],
+            pixels: None,
         };
         map.to_bytes().to_vec()
     }
@@ -213,13 +214,13 @@ fn products_of_warp_groups_are_exact_on_integers() {
 fn what_a_warp_group_does_not_do_is_told() {
     let device = Device::watched(false);
     let body =
-        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, %rd0, %rd0, 1, 1, 1;";
+        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r0, %r1, %r2, %r3}, %rd0, %rd0, 1;";
     let linked = device.load(&format!(
-        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .f32 %f<4>; .reg .b64 %rd<1>;\n{body}\nret; }}\n"
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .b64 %rd<1>;\n{body}\nret; }}\n"
     ));
     let kernel = linked.program().kernel("k").unwrap();
     let config = LaunchConfig::new([1; 3], [128, 1, 1]);
     let params = LaunchParams { config, cooperative: false, stack: 0, workers: 1, params: &[] };
     let fault = device.run(&linked, kernel, &params).unwrap_err();
-    assert!(fault.to_string().contains("`wgmma` on .e4m3 and .e4m3 in .f32 is not supported"), "{fault}");
+    assert!(fault.to_string().contains("`wgmma` on .b1 and .b1 in .s32 is not supported"), "{fault}");
 }

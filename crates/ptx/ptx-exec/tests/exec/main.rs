@@ -26,6 +26,7 @@ mod instruction;
 mod integers;
 mod machine_code;
 mod matrices;
+mod narrow;
 mod numbers;
 mod nvcc;
 mod packed;

@@ -10,14 +10,14 @@ use ptx_exec::LaunchParams;
 use crate::device::{Device, pack};
 use apex_random::Random;
 
-const WARP: usize = 32;
+pub(crate) const WARP: usize = 32;
 
 /// Words of the lanes of a warp: `words[lane][register]`.
-type Words = Vec<Vec<u32>>;
+pub(crate) type Words = Vec<Vec<u32>>;
 
 /// Runs `text` in one warp. It finds `inputs` in the registers `%i0`, `%i1`, …; returned are `%o0`
 /// and so on.
-fn run_warp(text: &str, inputs: &Words, outputs: usize) -> Words {
+pub(crate) fn run_warp(text: &str, inputs: &Words, outputs: usize) -> Words {
     let count = inputs[0].len();
     let mut source = format!(
         ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 from, .param .u64 to) {{\n\
@@ -56,7 +56,7 @@ fn run_warp(text: &str, inputs: &Words, outputs: usize) -> Words {
 }
 
 /// `{%i2, %i3}`.
-fn vector(letter: char, range: std::ops::Range<usize>) -> String {
+pub(crate) fn vector(letter: char, range: std::ops::Range<usize>) -> String {
     let names: Vec<String> = range.map(|index| format!("%{letter}{index}")).collect();
     format!("{{{}}}", names.join(", "))
 }

@@ -2,7 +2,7 @@
 
 use apex_random::Random;
 use cuda_launch::LaunchConfig;
-use ptx_exec::{LaunchParams, MAX_RANK, TensorMap};
+use ptx_exec::{Corners, LaunchParams, MAX_INNER, MAX_RANK, TensorMap};
 
 use crate::device::{Device, pack};
 
@@ -57,6 +57,7 @@ fn random_map(random: &mut Random) -> (TensorMap, usize) {
         strides: [0; MAX_RANK - 1],
         spans: [1; MAX_RANK],
         steps: [1; MAX_RANK],
+        pixels: None,
     };
     let units = 1 + random.index(widest as usize / 16) as u32;
     map.spans[0] = units * 16 / element_bytes;
@@ -149,5 +150,130 @@ fn boxes_are_copied_as_their_maps_say() {
             }
         });
         assert!(device.download(map.address, bytes) == expected, "{map:?} at {at:?}");
+    }
+}
+
+/// Images of a random size, with pixels that lie around them too.
+fn random_images(random: &mut Random) -> (TensorMap, usize) {
+    let inner = 1 + random.index(MAX_INNER);
+    let mut map = TensorMap {
+        address: 0,
+        element_bytes: random.choose(&[2u32, 4]),
+        rank: inner as u32 + 2,
+        outside: if random.index(2) == 0 { 0 } else { 0x7fff },
+        swizzle: random.index(3) as u32,
+        sizes: [1; MAX_RANK],
+        strides: [0; MAX_RANK - 1],
+        spans: [1; MAX_RANK],
+        steps: [1; MAX_RANK],
+        pixels: None,
+    };
+    map.spans[0] = 16 / map.element_bytes;
+    map.spans[1] = 1 + random.index(60) as u32;
+    map.sizes[0] = 1 + random.index(20) as u64;
+    let mut corners = Corners { lower: [0; MAX_INNER], upper: [0; MAX_INNER] };
+    let mut bytes = (map.sizes[0] * u64::from(map.element_bytes)).next_multiple_of(16);
+    for axis in 1..inner + 2 {
+        map.sizes[axis] = 3 + random.index(4) as u64;
+        map.strides[axis - 1] = bytes;
+        bytes *= map.sizes[axis];
+        if axis <= inner {
+            map.steps[axis] = 1 + random.index(2) as u32;
+            corners.lower[axis - 1] = random.index(4) as i16 - 2;
+            corners.upper[axis - 1] = random.index(3) as i16 - 1;
+        }
+    }
+    map.pixels = Some(corners);
+    (map, bytes as usize)
+}
+
+/// Kernels that copy pixels to shared memory and show them.
+fn pixel_source(rank: usize, offsets: [u16; MAX_INNER]) -> String {
+    let offsets: Vec<String> = offsets[..rank - 2].iter().map(u16::to_string).collect();
+    let tile = source(rank);
+    let whole = tile.split(".visible .entry store").next().unwrap();
+    whole
+        .replace(".tile.", ".im2col.")
+        .replace("[%bar];\n", &format!("[%bar], {{{}}};\n", offsets.join(", ")))
+}
+
+/// Pixels along an inner dimension.
+fn pixels_along(map: &TensorMap, corners: &Corners, axis: usize) -> i64 {
+    let all = map.sizes[axis] as i64 + i64::from(corners.upper[axis - 1] - corners.lower[axis - 1]);
+    (all as u64).div_ceil(u64::from(map.steps[axis])) as i64
+}
+
+/// Pixel `index` of those from `start` on, counted through all of an image's and all images': the
+/// place of its first element.
+fn pixel(map: &TensorMap, corners: &Corners, start: [i32; MAX_RANK], index: usize) -> [i64; MAX_RANK] {
+    let inner = map.rank as usize - 2;
+    let count = |axis: usize| pixels_along(map, corners, axis);
+    let place = |axis: usize| {
+        (i64::from(start[axis]) - i64::from(corners.lower[axis - 1])) / i64::from(map.steps[axis])
+    };
+    let first =
+        (1..=inner).rev().fold(i64::from(start[inner + 1]), |at, axis| at * count(axis) + place(axis));
+    let (mut rest, mut at) = (first + index as i64, [0; MAX_RANK]);
+    at[0] = start[0].into();
+    for axis in 1..=inner {
+        at[axis] = i64::from(corners.lower[axis - 1]) + rest % count(axis) * i64::from(map.steps[axis]);
+        rest /= count(axis);
+    }
+    at[inner + 1] = rest;
+    at
+}
+
+#[test]
+fn pixels_are_copied_as_their_maps_say() {
+    let mut random = Random::new(4);
+    for _ in 0..30 {
+        let (mut map, bytes) = random_images(&mut random);
+        let (corners, inner) = (map.pixels.unwrap(), map.rank as usize - 2);
+        let offsets: [u16; MAX_INNER] = std::array::from_fn(|_| random.index(3) as u16);
+        let device = Device::watched(false);
+        let linked = device.load(&pixel_source(map.rank as usize, offsets));
+        let tensor = random.bytes(bytes);
+        map.address = device.upload(&tensor);
+        let mut at = [0; MAX_RANK];
+        for axis in 1..=inner {
+            let place = random.index(pixels_along(&map, &corners, axis) as usize) as i32;
+            at[axis] = i32::from(corners.lower[axis - 1]) + place * map.steps[axis] as i32;
+        }
+        at[0] = 4 * random.index(3) as i32;
+        let shown = device.upload(&[0; ROOM as usize]);
+        let values = [
+            map.to_bytes().to_vec(),
+            at.iter().flat_map(|at: &i32| at.to_le_bytes()).chain([0; 12]).collect(),
+            shown.to_le_bytes().to_vec(),
+            (map.box_bytes() as u32).to_le_bytes().to_vec(),
+        ];
+        let kernel = linked.program().kernel("load").unwrap();
+        let params = LaunchParams {
+            config: LaunchConfig::new([1; 3], [1; 3]),
+            cooperative: false,
+            stack: 1024,
+            workers: 1,
+            params: &pack(&linked, kernel, &values),
+        };
+        device.run(&linked, kernel, &params).unwrap_or_else(|fault| panic!("{map:?}: {fault}"));
+        let (size, mut expected) = (map.element_bytes as usize, vec![0xff; ROOM as usize]);
+        for index in 0..map.spans[1] as usize {
+            let mut first = pixel(&map, &corners, at, index);
+            (1..=inner).for_each(|axis| first[axis] += i64::from(offsets[axis - 1]));
+            for channel in 0..map.spans[0] as usize {
+                let mut place = first;
+                place[0] += channel as i64;
+                let inside = (0..MAX_RANK).all(|axis| (0..map.sizes[axis] as i64).contains(&place[axis]));
+                let global = (1..MAX_RANK).fold(place[0] * size as i64, |sum, axis| {
+                    sum + place[axis] * map.strides[axis - 1] as i64
+                }) as usize;
+                let plain = (index * map.spans[0] as usize + channel) * size;
+                let shared = plain ^ (plain / 128 % (1 << map.swizzle)) << 4;
+                let outside = u64::from(map.outside).to_le_bytes();
+                let element = if inside { &tensor[global..global + size] } else { &outside[..size] };
+                expected[shared..shared + size].copy_from_slice(element);
+            }
+        }
+        assert!(device.download(shown, ROOM as usize) == expected, "{map:?} at {at:?} {offsets:?}");
     }
 }

@@ -1,8 +1,10 @@
-//! Actions: ways to execute calls differently (`apex run --fast`, `--tuned`, `--universal`). The
+//! Actions: ways to execute calls differently (`apex run --fast`, `--tuned`, `--universal`,
+//! `--capability`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
 //! frees, [`schedule`] runs launches of a batch concurrently, [`reshape`] launches the same threads
-//! in other blocks, [`results`] hashes the program's results, with and without that, and
-//! [`universal`] loads PTX that the driver refuses as too new.
+//! in other blocks, [`results`] hashes the program's results, with and without that,
+//! [`universal`] loads PTX that the driver refuses as too new, and [`capability`] tells chosen
+//! libraries another compute capability.
 //!
 //! Everything about an action but its hooks is in its module here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table
@@ -10,6 +12,7 @@
 //! (`apex_trace::layout`).
 
 mod ask;
+pub mod capability;
 pub mod pool;
 pub mod queue;
 pub mod reshape;

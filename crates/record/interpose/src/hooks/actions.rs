@@ -1,20 +1,21 @@
 //! The table of actions. A new action is a folder in [`crate::actions`], its hooks, and a line
 //! here.
 
-use super::{Hook, gives_addresses, hashed, pooled, queued, reshaped, retargeted, scheduled};
+use super::{Hook, gives_addresses, hashed, pooled, queued, reshaped, retargeted, scheduled, told};
 use crate::actions::{Ending, Slots};
 use crate::flush;
 use crate::record::Recorder;
 
 /// All actions, in the order in which they start and end. Before a call, the last one comes first:
 /// it is the one nearest to the driver.
-static ACTIONS: [&Action; 6] = [
+static ACTIONS: [&Action; 7] = [
     &queued::ACTION,
     &pooled::ACTION,
     &scheduled::ACTION,
     &reshaped::ACTION,
     &hashed::ACTION,
     &retargeted::ACTION,
+    &told::ACTION,
 ];
 
 /// An action as the loader sees it.

@@ -41,6 +41,7 @@ mod scheduled;
 mod settings;
 mod stream;
 mod sync;
+mod told;
 
 use call::Function;
 use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};

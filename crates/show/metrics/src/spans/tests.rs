@@ -72,6 +72,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         host: Host { name: "node\u{7}1".into(), ..Host::default() },
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: false,
         attached: false,

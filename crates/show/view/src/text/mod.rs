@@ -12,6 +12,7 @@
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
 //! names of kernels, paths and commands are foreign text.
 
+pub mod capability;
 pub mod energy;
 pub mod fast;
 pub mod figures;

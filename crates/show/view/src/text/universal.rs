@@ -7,8 +7,15 @@ use std::collections::BTreeMap;
 const MOST: usize = 3;
 
 /// What became of a module: `the module of scale (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75:
-/// f32x2 (exact) at line 12`.
+/// f32x2 (exact) at line 12`, and why no ptxas helped if one was asked.
 pub fn sentence(refused: &Refused) -> String {
+    match &refused.ptxas {
+        Some(reason) => format!("{}; {reason}", outcome(refused)),
+        None => outcome(refused),
+    }
+}
+
+fn outcome(refused: &Refused) -> String {
     let module = format!("the module of {} ({})", listed(&refused.kernels), refused.before);
     match &refused.after {
         Some(after) if refused.assembled => {
@@ -95,6 +102,10 @@ mod tests {
              newer than the driver"
         );
         assert!(sentence(&refused).ends_with("was loaded with another header: PTX 7.0, sm_75"));
+        let failed = Refused { ptxas: Some("/x/ptxas took longer than 12 s".into()), ..refused.clone() };
+        assert!(
+            sentence(&failed).ends_with("another header: PTX 7.0, sm_75; /x/ptxas took longer than 12 s")
+        );
         let lacking = Lacking {
             line: 7,
             form: "wgmma.fence".into(),

@@ -15,10 +15,10 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access::{self, AccessHandler};
 use crate::memory::{bulk, mbarrier, tensor};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
-use crate::registers::shapes::{binary, select, unary};
+use crate::registers::shapes::{binary, compare, select, unary};
 
-/// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of
-/// these.
+/// Decodes `cp`, `mbarrier`, `st.async`, `red.async`, `st.bulk` and `clusterlaunchcontrol`. `None` if
+/// the instruction is none of these.
 pub(crate) fn decode(
     compiler: &mut FunctionCompiler,
     line: &Line,
@@ -31,6 +31,8 @@ pub(crate) fn decode(
             form.take(Flag::Asynchronous);
             store(compiler, line, form)
         }
+        Opcode::St if form.has(Flag::Bulk) => store_zeros(compiler, line, form),
+        Opcode::Clusterlaunchcontrol => launch_control(compiler, line, form),
         _ => return None,
     })
 }
@@ -49,6 +51,73 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
     let count = compiler.constant(Class::Word, bytes);
     let object = (object, Some(StateSpace::Shared));
     change(compiler, mbarrier::complete_bytes(), object, [count, Reg::NONE], Reg::NONE)
+}
+
+/// `st.bulk`: zeros in shared memory, at once.
+fn store_zeros(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let [place, size, ..] = line.operands.as_slice() else {
+        return invalid("`st.bulk` takes an address, a size and 0");
+    };
+    let space = form.take_space();
+    form.take_all();
+    let bytes = compiler.source(size, ScalarType::U32)?;
+    let place = load_store::address(compiler, place, space)?;
+    zeros(compiler, place, bytes);
+    Ok(())
+}
+
+/// Adds a step that fills memory with zeros.
+fn zeros(compiler: &mut FunctionCompiler, place: AccessArgs, bytes: Reg) {
+    let (operands, kind) = (Reg::list(&[bytes]), AccessKind::Bulk);
+    compiler.access(bulk::copy(), AccessArgs { operands, kind, ..place });
+}
+
+/// Bytes of the answer to a request for another cluster's work.
+const ANSWER: u64 = 16;
+
+/// `clusterlaunchcontrol`: a request to cancel the launch of a cluster is always refused, as it may
+/// be when none is left to cancel. The answer is 16 zeros.
+fn launch_control(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let mnemonic = line.instruction.mnemonic.text();
+    form.take_all();
+    match line.operands.as_slice() {
+        [place, object] if mnemonic.contains(".try_cancel") && !mnemonic.contains(".multicast") => {
+            let space = Some(StateSpace::Shared);
+            let bytes = compiler.constant(Class::Word, ANSWER);
+            let place = load_store::address(compiler, place, space)?;
+            zeros(compiler, place, bytes);
+            change(compiler, mbarrier::complete_bytes(), (object, space), [bytes, Reg::NONE], Reg::NONE)
+        }
+        [Operand::Name(answer), _] if mnemonic.contains(".is_canceled") => {
+            let (d, a) = (compiler.predicate(*answer)?, compiler.constant(Class::Word, 0));
+            compiler.lanes(compare(|a: u32, b: u32| a != b), Args { d, a, b: a, ..Args::EMPTY });
+            Ok(())
+        }
+        [blocks, _] if mnemonic.contains(".get_first_ctaid") => {
+            let count = if mnemonic.contains(".v4") { 4 } else { 1 };
+            let zero = compiler.constant(Class::Word, 0);
+            for block in load_store::elements(blocks, count)? {
+                let destination = compiler.destination(&block, ScalarType::B32)?;
+                let args = Args { d: destination.reg, a: zero, ..Args::EMPTY };
+                compiler.lanes(unary(|a: u32| a), args);
+                compiler.widen(destination);
+            }
+            Ok(())
+        }
+        _ => unsupported(format!("`{mnemonic}` is not supported")),
+    }
+}
+
+/// The register with the blocks of the cluster to which a copy goes, if the mnemonic has a mask:
+/// the operand `at`.
+fn ranks(compiler: &mut FunctionCompiler, line: &Line, at: usize) -> Decoded<Reg> {
+    if !line.instruction.mnemonic.text().contains(".multicast::cluster") {
+        return Ok(Reg::NONE);
+    }
+    match line.operands.get(at) {
+        Some(mask) => compiler.source(mask, ScalarType::U16),
+        None => invalid("a copy to several blocks of a cluster takes a mask of their ranks"),
+    }
 }
 
 /// A copy of any kind, or what waits for one.
@@ -187,17 +256,31 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
         (false, _) => Reg::NONE,
     };
     let bytes = compiler.source(size, ScalarType::U32)?;
+    let ranks = ranks(compiler, line, 4)?;
+    if ranks.is_some() {
+        form.unknown = form.unknown.saturating_sub(1);
+    }
     let to = load_store::address(compiler, destination, Some(to))?;
     let data = Reg::list(&[from, object]);
-    let (operands, kind) = (Reg::list(&[bytes]), AccessKind::Bulk);
+    let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Bulk);
     compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
     Ok(())
 }
 
 /// Modifiers of copies by tensor map that change nothing of how they are executed here, beside
 /// spaces and dimensions.
-const OF_TENSORS: &[&str] =
-    &["async", "bulk", "tensor", "tile", "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint"];
+const OF_TENSORS: &[&str] = &[
+    "async",
+    "bulk",
+    "tensor",
+    "tile",
+    "im2col",
+    "im2col_no_offs",
+    "mbarrier::complete_tx::bytes",
+    "bulk_group",
+    "multicast::cluster",
+    "L2::cache_hint",
+];
 
 /// `cp.async.bulk.tensor`: a box of a tensor, to or from shared memory.
 fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
@@ -237,14 +320,36 @@ fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecode
         ..load_store::NO_DATA
     };
     compiler.access(access::load::<u32, u32>(), size);
+    let pixels = mnemonic.contains(".im2col");
+    let of_loads = pixels && loads == Some(true);
+    let ranks = ranks(compiler, line, if of_loads { 4 } else { 3 })?;
+    let offsets = match line.operands.get(3) {
+        Some(offsets) if of_loads => pixel_offsets(compiler, offsets)?,
+        _ => [Reg::NONE; 2],
+    };
     let place = load_store::address(compiler, shared, Some(StateSpace::Shared))?;
     let [c01, c23, c4] = coordinates;
-    let data = Reg::list(&[map, object, c01, c23, c4]);
-    let (operands, kind, copied) = (Reg::list(&[bytes]), AccessKind::Tensor, rank);
+    let data = Reg::list(&[map, object, c01, c23, c4, offsets[0], offsets[1]]);
+    let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Tensor);
+    let copied = if pixels { rank | tensor::PIXELS } else { rank };
     let run = if loads == Some(true) { tensor::load() } else { tensor::store() };
     let synchronises = object.is_some();
     compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises, ..place });
     Ok(())
+}
+
+/// How far from its pixel each element lies that is copied, two in a long.
+fn pixel_offsets(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<[Reg; 2]> {
+    let Operand::Vector(items) = operand else {
+        return invalid("`.im2col` takes the offsets of pixels, behind the mbarrier");
+    };
+    let mut half = |at: usize| match items.get(at) {
+        Some(offset) => compiler.source(offset, ScalarType::U16),
+        None => Ok(compiler.constant(Class::Word, 0)),
+    };
+    let words = [half(0)?, half(1)?, half(2)?];
+    let none = compiler.constant(Class::Word, 0);
+    Ok([packed(compiler, words[0], words[1]), packed(compiler, words[2], none)])
 }
 
 /// The generic address of a tensor map, and the coordinates beside it, two in a long.

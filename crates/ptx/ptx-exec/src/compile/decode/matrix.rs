@@ -10,11 +10,12 @@ use crate::code::{Input, Op};
 use ptx_lower::take_direction;
 
 use crate::compile::decode::load_store;
+use crate::compile::decode::scaled;
 use crate::compile::decode::{Undecoded, direction};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
-    Adds, Arithmetic, Factor, Float, Format, Fragment, Group, Integer, Layout, MatrixStep, Operation, Order,
-    Product, Shape,
+    Adds, Arithmetic, ByteTiles, Element, Factor, Float, Format, Fragment, Group, Integer, Layout,
+    MatrixStep, Narrow, Operation, Order, Product, Shape,
 };
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
@@ -25,6 +26,9 @@ pub(crate) fn decode(
     form: &mut Undecoded,
 ) -> Option<Decoded<()>> {
     let outcome = match form.opcode? {
+        Opcode::Mma if line.instruction.mnemonic.text().contains(".kind::") => {
+            scaled::multiply(compiler, line, form)
+        }
         Opcode::Mma => multiply(compiler, line, form),
         Opcode::Wmma => match form.take_one(&[Flag::Load, Flag::Store, Flag::MultiplyAdd]) {
             Some(Flag::Load) => load_fragment(compiler, line, form),
@@ -43,7 +47,7 @@ pub(crate) fn decode(
 }
 
 /// Adds the step, with the results that its instruction names.
-fn finish(
+pub(super) fn finish(
     compiler: &mut FunctionCompiler,
     operation: Operation,
     address: Option<AccessArgs>,
@@ -63,7 +67,7 @@ fn finish(
 }
 
 /// The registers of a fragment.
-fn registers(
+pub(super) fn registers(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
     count: usize,
@@ -394,7 +398,7 @@ fn group_arithmetic(
     terms: usize,
     saturate: bool,
 ) -> Decoded<Arithmetic> {
-    use ScalarType::{Bf16, F16, F32, S8, S32, Tf32, U8};
+    use ScalarType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
     let float = |factor, sum| Ok(Arithmetic::Float(Float { factor, c: sum, d: sum, terms }));
     match (d, a, b) {
         (F16, F16, F16) => float(Format::F16, Format::F16),
@@ -404,6 +408,12 @@ fn group_arithmetic(
         (S32, S8 | U8, S8 | U8) => {
             let integer = |ty: ScalarType| Integer { bits: 8, signed: ty.is_signed() };
             Ok(Arithmetic::Integer { a: integer(a), b: integer(b), saturate })
+        }
+        (F16 | F32, E4m3 | E5m2, E4m3 | E5m2) => {
+            let element = |ty| Element { format: if ty == E4m3 { soft::E4M3 } else { soft::E5M2 }, shift: 0 };
+            let sum = if d == F16 { Format::F16 } else { Format::F32 };
+            let (a, b) = (element(a), element(b));
+            Ok(Arithmetic::Narrow(Narrow { a, b, sum, kept: 13, grouped: false, coarse: true }))
         }
         _ => unsupported(format!("`wgmma` on {a} and {b} in {d} is not supported")),
     }
@@ -451,35 +461,57 @@ fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undec
     finish(compiler, Operation::StoreFragment(fragment), Some(address), sources, (Vec::new(), ty))
 }
 
+/// The operation of `ldmatrix` or `stmatrix`, and the registers of each tile.
+fn tiles(form: &mut Undecoded, mnemonic: &str) -> Decoded<(Operation, usize)> {
+    let transposed = form.take(Flag::Transposed);
+    let loads = form.opcode == Some(Opcode::Ldmatrix);
+    let tile = form.tile.take();
+    // Elements of less than eight bits, of which the mnemonic names the padding too.
+    let packed = [(".b6x16_p32", 6), (".b4x16_p64", 4)];
+    let packed = packed.iter().find(|(word, _)| mnemonic.contains(word)).map(|(_, bits)| *bits);
+    let ty = form.take_type();
+    let bits = match (tile, ty) {
+        (Some([8, 8, 0]), Some(ScalarType::B16)) => {
+            let operation = match loads {
+                true => Operation::LoadTiles { transposed },
+                false => Operation::StoreTiles { transposed },
+            };
+            return Ok((operation, 1));
+        }
+        (Some(_), Some(ScalarType::B8)) => 8,
+        (Some(_), None) if packed.is_some() => packed.unwrap_or(8),
+        _ => return unsupported(format!("`{mnemonic}` is not supported")),
+    };
+    // The words of the packing, which has been read.
+    form.unknown = 0;
+    match (tile, loads, transposed) {
+        (Some([8, 16, 0]), true, false) => Ok((Operation::LoadBytes(ByteTiles { bits, across: false }), 1)),
+        (Some([16, 16, 0]), true, true) => Ok((Operation::LoadBytes(ByteTiles { bits, across: true }), 2)),
+        (Some([16, 8, 0]), false, true) => Ok((Operation::StoreBytes, 1)),
+        _ => unsupported(format!("`{mnemonic}` is not supported")),
+    }
+}
+
 /// `ldmatrix` and `stmatrix`.
 fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let count = match form.count.take() {
         Some(count @ (1 | 2 | 4)) => usize::from(count),
         _ => return invalid("this instruction needs `.x1`, `.x2` or `.x4`"),
     };
-    let transposed = form.take(Flag::Transposed);
-    if form.tile.take() != Some([8, 8, 0]) || form.take_type() != Some(ScalarType::B16) {
-        return unsupported("of the tiles only those of 8 by 8 elements of 16 bits are supported");
-    }
-    let space = form.take_space();
+    let (operation, each) = tiles(form, line.instruction.mnemonic.text())?;
+    let (count, space) = (count * each, form.take_space());
     let [first, second] = line.operands.as_slice() else {
         return invalid("this instruction takes registers and an address");
     };
     let ty = ScalarType::B32;
     if form.opcode == Some(Opcode::Ldmatrix) {
         let address = load_store::address(compiler, second, space)?;
-        let results = load_store::elements(first, count)?;
-        return finish(
-            compiler,
-            Operation::LoadTiles { transposed },
-            Some(address),
-            Vec::new(),
-            (results, ty),
-        );
+        let results = (load_store::elements(first, count)?, ty);
+        return finish(compiler, operation, Some(address), Vec::new(), results);
     }
     let address = load_store::address(compiler, first, space)?;
     let sources = registers(compiler, second, count, ty)?;
-    finish(compiler, Operation::StoreTiles { transposed }, Some(address), sources, (Vec::new(), ty))
+    finish(compiler, operation, Some(address), sources, (Vec::new(), ty))
 }
 
 fn transpose(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {

@@ -17,6 +17,8 @@ mod integer;
 pub(crate) mod load_store;
 mod matrix;
 mod moves;
+mod narrow;
+mod scaled;
 pub(crate) mod stack;
 mod texture;
 mod video;
@@ -84,6 +86,7 @@ pub(crate) fn instruction<'m>(
         .or_else(|| integer::decode_carry(compiler, line, form))
         .or_else(|| bits::decode_lop3(compiler, line, form))
         .or_else(|| video::decode(compiler, line, form))
+        .or_else(|| narrow::decode(compiler, line, form))
         .unwrap_or_else(|| computation(compiler, line, form))?;
     left_over(line, form)
 }
