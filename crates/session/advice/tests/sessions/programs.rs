@@ -218,6 +218,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P134",
             "APEX-P136",
             "APEX-P137",
+            "APEX-P138",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",
@@ -244,6 +245,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-T95",
             "APEX-T130",
             "APEX-T135",
+            "APEX-T139",
         ])
     );
 }
