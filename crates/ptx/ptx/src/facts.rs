@@ -97,6 +97,7 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
     listing.lonely(&mut found);
     listing.arrays(&mut found);
     listing.chains(&mut found);
+    listing.searches(&mut found);
     found.facts
 }
 

@@ -351,6 +351,7 @@ pub static RULES: &[Rule] = &[
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
+    by_code::chains::SEARCH,
     plane_copies::RULE,
     by_code::summed_products::RULE,
     growing_passes::RULE,

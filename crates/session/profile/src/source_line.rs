@@ -34,7 +34,7 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The statements of each function of Python, by its name, with their first lines: of functions
-    /// in functions by the innermost one's.
+    /// in functions by the innermost one's, and of none by the empty name.
     pub functions: BTreeMap<String, Vec<(u32, String)>>,
     /// The statements that the lines are part of; without those that do not exist or are empty.
     pub statements: BTreeMap<u32, String>,
@@ -98,11 +98,11 @@ fn functions(text: &str) -> BTreeMap<String, Vec<(u32, String)>> {
         (state, code) = scan(state, line, true);
         parts.push(code);
         let is_whole = state.is_between_statements() && !parts[0].is_empty();
-        if let Some(open) = around.last().filter(|open| is_whole && open.line != first)
-            && !parts[0].starts_with(['"', '\''])
-        {
+        let defines = around.last().is_some_and(|open| open.line == first);
+        if is_whole && !defines && !parts[0].starts_with(['"', '\'']) {
             let statement = joined(&parts[..parts.len().min(MOST_LINES)]);
-            found.entry(open.text.to_owned()).or_default().push((first, statement));
+            let name = around.last().map_or("", |open| open.text);
+            found.entry(name.to_owned()).or_default().push((first, statement));
         }
     }
     found
@@ -282,7 +282,8 @@ mod tests {
         let found = super::functions(text);
         let of =
             |name: &str| found[name].iter().map(|(line, text)| (*line, text.as_str())).collect::<Vec<_>>();
-        assert_eq!(found.keys().collect::<Vec<_>>(), ["inner", "outer"]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["", "inner", "outer"]);
+        assert_eq!(of(""), [(1, "x = 1"), (12, "class C:"), (14, "y = 2")]);
         assert_eq!(of("inner"), [(9, "return sort(b)")]);
         assert_eq!(of("outer"), [(11, "return inner(a)")]);
     }

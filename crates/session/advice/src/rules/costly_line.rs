@@ -198,6 +198,12 @@ impl<'p> Work<'p> {
         matches!(owner, Some(Owner::Xla | Owner::Inductor)) || 2.0 * self.graphs_ns >= self.time_ns
     }
 
+    /// Whether the largest of its kernels is the program's own.
+    fn is_own(&self, profile: &Profile) -> bool {
+        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
+        largest.is_some_and(|kernel| kernel.traits.owner.kind() == OwnerKind::Own)
+    }
+
     /// Whether XLA made most of its kernels: the line calls a compiled function, whose statements
     /// are not known.
     fn is_compiled_by_xla(&self, profile: &Profile) -> bool {
@@ -296,9 +302,17 @@ fn known_at<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>, work: &Work<'_
     if let Some((cause, remedy)) = own {
         return Some(Known { cause, remedy, line: None });
     }
-    let frame = work.site.frame().filter(|_| work.is_compiled(profile))?;
+    let frame = work.site.frame().filter(|_| work.is_own(profile) || work.is_compiled(profile))?;
     let called = profile.statements_called(&frame.file, quote);
-    let named = |cause: &Cause| called.iter().find(|(_, statement)| cause.names_line(statement));
+    let makes = |cause: &Cause| {
+        let mut all = profile.statements_of(&frame.file).filter(|_| work.is_own(profile));
+        all.find(|(_, statement)| cause.names_maker(statement))
+    };
+    let named = |cause: &Cause| {
+        let excepted = || called.iter().any(|(_, statement)| cause.is_excepted_by(statement));
+        let named = called.iter().find(|(_, statement)| cause.names_line(statement));
+        named.copied().filter(|_| !excepted()).or_else(|| makes(cause))
+    };
     let is_about =
         |cause: &Cause| cause.priority >= OF_BODY && cause.operations.is_empty() && named(cause).is_some();
     let (cause, remedy) = cause_of_statement(profile, knowledge, is_about)?;
@@ -539,6 +553,7 @@ pub(super) fn family_of(kernel: &Kernel) -> Family {
 mod tests {
     use super::super::fixture::{assert_clear_in, assert_finds_in, launched_at, named, profile_of, timed};
     use super::RULE;
+    use apex_profile::Profile;
 
     const PRODUCT: &str = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_kernel__5x_cublas";
 
@@ -581,6 +596,46 @@ mod tests {
         };
         assert_eq!(of(6e6).as_deref(), Some("copied-for-layout"));
         assert_eq!(of(2e6), None, "the product takes the time");
+    }
+
+    /// A kernel of the program's own, launched by `look`, with these statements of its file.
+    fn own(statements: &[(&str, &str)]) -> Profile {
+        let mut profile = profile_of([timed(named("attend"), 5e6)]);
+        launched_at(&mut profile, "/home/me/read.py", 30, "look");
+        profile.quotes.insert(("/home/me/read.py".into(), 30), "attend[grid](q, k, v, out)".into());
+        for (line, (function, statement)) in (1..).zip(statements) {
+            let body = profile.functions.entry(("/home/me/read.py".into(), (*function).into())).or_default();
+            body.push((line, (*statement).to_owned()));
+        }
+        profile
+    }
+
+    const MASK: (&str, &str) = ("attend", "score = tl.where(mine[:, None] >= theirs[None, :], score, low)");
+
+    #[test]
+    fn statements_of_a_kernel_in_python_are_known_too() {
+        let found = |statements: &[(&str, &str)]| assert_finds_in(&RULE, own(statements));
+        let all = found(&[("attend", "for first in range(0, WORDS, OTHERS):"), MASK]);
+        assert_eq!(all.cause.as_ref().map(|cause| &cause.id[..]), Some("masked-blocks-computed"));
+        assert!(all.change.starts_with("read.py:2 `score = "), "{}", all.change);
+        // A part of what the cause would save: the time is that of the whole kernel.
+        let share = all.kernels[0].saving.of_kernel.expect("a claim").value;
+        assert!((0.3..0.4).contains(&share), "{share}");
+        let bounded = found(&[("attend", "for first in range(0, (block + 1) * OWN, OTHERS):"), MASK]);
+        assert!(bounded.cause.is_none(), "the loop ends at the program's block");
+        assert!(found(&[("other", MASK.1)]).cause.is_none(), "it is not called");
+    }
+
+    #[test]
+    fn what_makes_a_kernel_may_stand_anywhere_in_its_file() {
+        let found = |options: &str| {
+            let made = format!("KERNEL = cp.RawKernel(SOURCE, \"light\", options=(\"{options}\",))");
+            let mut profile = own(&[("", &made)]);
+            profile.kernels.push(timed(named("cupy_add__float32_float32_float32"), 1e3));
+            assert_finds_in(&RULE, profile).cause.map(|cause| cause.id)
+        };
+        assert_eq!(found("--device-debug").as_deref(), Some("kernel-compiled-for-debugging"));
+        assert_eq!(found("-lineinfo"), None);
     }
 
     #[test]

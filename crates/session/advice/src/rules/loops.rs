@@ -216,9 +216,9 @@ pub(crate) fn compiled(profile: &Profile, owner: Owner) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{activity, called, kernel_of, launched_at, profile_of};
-    use super::{Loop, compiled};
+    use super::{Loop, compiled, unbatched};
     use apex_profile::names::Owner;
-    use apex_profile::{Activity, Figure, Iterations, Profile};
+    use apex_profile::{Activity, Figure, Frame, Iterations, Profile};
 
     const FILE: &str = "/home/me/train.py";
 
@@ -248,6 +248,21 @@ mod tests {
         let mut own = launching(2400);
         own.quotes.insert((FILE.into(), 9), "y = [f(row) for row in rows]".into());
         assert!(Loop::of(&own).expect("a loop").in_words().contains("in rows]` (train.py:9)"));
+    }
+
+    #[test]
+    fn a_map_without_a_batching_rule_is_a_loop() {
+        let mapped = |launches, function: &str| {
+            let mut profile = launching(launches);
+            let within = &mut profile.call_stacks[0].frames;
+            let file = "/x/site-packages/torch/_functorch/apis.py".into();
+            within.insert(0, Frame { file, line: Some(209), function: function.into() });
+            profile
+        };
+        let change = unbatched(&mapped(25_600, "vmap.<locals>.wrapped")).expect("a loop");
+        assert!(change.contains("launched 256 times in each step"), "{change}");
+        assert_eq!(unbatched(&mapped(400, "vmap.<locals>.wrapped")), None, "few launches");
+        assert_eq!(unbatched(&mapped(25_600, "grad.<locals>.wrapper")), None);
     }
 
     #[test]

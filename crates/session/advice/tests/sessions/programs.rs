@@ -219,6 +219,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P136",
             "APEX-P137",
             "APEX-P138",
+            "APEX-P140",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",

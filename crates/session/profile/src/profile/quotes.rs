@@ -65,6 +65,13 @@ impl Profile {
         found
     }
 
+    /// The statements of a file of Python, each with its line.
+    pub fn statements_of(&self, file: &str) -> impl Iterator<Item = (u32, &str)> {
+        let first = (file.to_owned(), String::new());
+        let of_file = self.functions.range(first..).take_while(move |((of, _), _)| of == file);
+        of_file.flat_map(|(_, body)| body.iter().map(|(line, statement)| (*line, statement.as_str())))
+    }
+
     /// The statement at the line of a frame; `None` if it is not known.
     pub fn quote(&self, frame: &Frame) -> Option<&str> {
         self.quotes.get(&(frame.file.clone(), frame.line?)).map(String::as_str)

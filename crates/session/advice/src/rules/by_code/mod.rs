@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 28] = [
+        let faults: [(&Rule, Kernel); 29] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -251,6 +251,7 @@ mod tests {
             (&products::RULE, with(FactKind::UntiledProduct, 0.3, 0.0, 0.0)),
             (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
             (&chains::RULE, with(FactKind::ChainOfLoads, 0.3, 0.0, 0.0)),
+            (&chains::SEARCH, with(FactKind::LinearSearch, 0.9, 0.0, 0.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
             (&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.8, 256.0, 36.0)),
