@@ -54,6 +54,18 @@ def warmth(program):
     return "; ".join([package, MORE.get(program["name"], "pass")])
 
 
+def source_of(program, how, work):
+    """The program's file; with its remedy, where that is a patch (NAME.remedy) and no option."""
+    file = USERS / f"{program['name']}{'.cu' if program['kind'] == 'cuda' else '.py'}"
+    patch = file.with_suffix(".remedy")
+    if how != "remedied" or not patch.exists():
+        return file
+    remedied = work / f"{program['name']}_remedied{file.suffix}"
+    if not remedied.exists():
+        subprocess.run(["patch", "-s", "-o", remedied, file, patch], check=True)
+    return remedied
+
+
 class Run:
     """One process: bare, remedied, or recorded."""
 
@@ -61,15 +73,16 @@ class Run:
         self.program, self.how = program, how
         name, folder = program["name"], runner.work
         self.gated = how != "recorded" and program["kind"] != "cuda"
+        file = source_of(program, how, folder)
         if program["kind"] == "cuda":
-            command = [str(folder / name)]
+            command = [str(folder / file.stem)]
         elif self.gated:
             gate = "import sys, runpy; sys.argv.pop(0); sys.stdin.readline(); runpy.run_path(sys.argv[0], run_name='__main__')"
-            command = [sys.executable, "-c", f"{warmth(program)}; {gate}", f"{name}.py"]
+            command = [sys.executable, "-c", f"{warmth(program)}; {gate}", str(file)]
         else:
-            command = [sys.executable, f"{name}.py"]
+            command = [sys.executable, file.name]
         command += ["--seconds", str(runner.recorded_seconds() if how == "recorded" else BARE_SECONDS)]
-        if how == "remedied":
+        if how == "remedied" and file.parent == USERS:
             command.append("--remedied")
         if how == "recorded":
             self.session = folder / f"{program['kind']}-{name}"
@@ -127,8 +140,8 @@ class Runner:
         """Builds the programs in CUDA C++, and runs once, with and without its remedy, what compiles for long."""
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         started = [
-            subprocess.Popen([nvcc, "-std=c++17", "-O2", "-lineinfo", "-arch=sm_90", "-o", self.work / p["name"], USERS / f"{p['name']}.cu"])
-            for p in order if p["kind"] == "cuda"
+            subprocess.Popen([nvcc, "-std=c++17", "-O2", "-lineinfo", "-arch=sm_90", "-o", self.work / file.stem, file])
+            for p in order if p["kind"] == "cuda" for file in {source_of(p, how, self.work) for how in ("bare", "remedied")}
         ]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": USERS}
         for p in order:

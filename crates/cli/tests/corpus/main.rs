@@ -145,6 +145,7 @@ fn assert_claims_are_bounded_and_ordered(id: &str, folder: &Path, advice: &Value
     let (accounts, span) = (whole.accounts(), whole.totals.span_ns.max(1.0));
     let idle = (accounts.idle_ns().bounds().1 + accounts.unknown.value) / span;
     let findings = advice["advice"]["findings"].as_array().unwrap();
+    assert_claims_keep_together(id, findings);
     let mut least = f64::INFINITY;
     for finding in findings {
         let (share, rule) = (&finding["saving"]["of_job"], finding["rule"].as_str().unwrap());
@@ -157,6 +158,33 @@ fn assert_claims_are_bounded_and_ordered(id: &str, folder: &Path, advice: &Value
         if value >= MINOR && !says {
             assert!(value <= least + ROUNDING, "{id}: {rule} {share} after {least}");
             least = least.min(value);
+        }
+    }
+}
+
+/// Findings that are within no other one claim at most all of the job together; one within another
+/// claims no more than that, at both ends of its interval too; and no goal is short of what is
+/// claimed.
+fn assert_claims_keep_together(id: &str, findings: &[Value]) {
+    let share = |finding: &Value, end: &str| {
+        let of_job = &finding["saving"]["of_job"];
+        of_job[end].as_f64().or(of_job["value"].as_f64())
+    };
+    let alone = findings.iter().filter(|finding| finding["within"].is_null());
+    let sum: f64 = alone.filter_map(|finding| share(finding, "value")).sum();
+    assert!(sum <= 1.0 + ROUNDING, "{id}: {sum}");
+    for finding in findings {
+        let rule = &finding["rule"];
+        let whole = findings.iter().find(|whole| whole["rule"] == finding["within"]);
+        for end in ["low", "value", "high"] {
+            let ends = whole.and_then(|whole| share(finding, end).zip(share(whole, end)));
+            assert!(
+                ends.is_none_or(|(part, whole)| part <= whole + ROUNDING),
+                "{id}: {end} of {rule} {ends:?}"
+            );
+        }
+        if rule == "APEX-T24" {
+            assert_eq!(finding["evidence"][0]["direction"]["towards"], 0.0, "{id}: it claims all of it");
         }
     }
 }

@@ -43,6 +43,12 @@ pub enum FactKind {
     /// Atomic sums in floating point or 64 bits by all threads at one address. Share of the
     /// accesses to global and shared memory.
     OneTotal,
+    /// Loads from global memory in loops that go along a table until a loaded value compares: a
+    /// linear search. Share of the accesses to global memory.
+    LinearSearch,
+    /// Atomic sums in global memory at addresses of which neither data nor the number of a block
+    /// chooses any, but for [`Self::OneTotal`]: all blocks add to the same ones. Share likewise.
+    SharedSums,
     /// Sums in floating point by a loop of compare-and-swap. Share likewise.
     SumBySwap,
     /// Loops of compare-and-swap that take a lock, by each thread or by one for its block. Share

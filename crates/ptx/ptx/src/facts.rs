@@ -91,11 +91,13 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
     listing.reductions(&mut found);
     listing.rows(&mut found);
     listing.totals(&mut found);
+    listing.shared_sums(&mut found);
     listing.swaps(&mut found);
     listing.fences(&mut found);
     listing.lonely(&mut found);
     listing.arrays(&mut found);
     listing.chains(&mut found);
+    listing.searches(&mut found);
     found.facts
 }
 

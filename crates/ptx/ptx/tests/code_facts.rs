@@ -165,6 +165,53 @@ fn loading(body: &str, parameters: &str) -> Vec<Fact> {
     facts_of(&module, kernel)
 }
 
+/// Whether a kernel that adds at `index`, computed in `%at`, has blocks that add to the same
+/// numbers. `%i` and `%b` are the thread's and the block's number.
+fn shares_sums(index: &str) -> bool {
+    let source = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p) {{
+         .reg .b32 %i, %b, %at, %m; .reg .f32 %f; .reg .b64 %p, %o, %a;
+         ld.param.u64 %p, [p]; cvta.to.global.u64 %p, %p; mov.u32 %i, %tid.x; mov.u32 %b, %ctaid.x;
+         ld.global.u32 %m, [%p]; mov.f32 %f, 0f3F800000; {index}
+         mul.wide.u32 %o, %at, 4; add.s64 %a, %p, %o; red.global.add.f32 [%a], %f; ret; }}"
+    );
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
+    let kernel = kernels(&module).next().expect("the kernel");
+    facts_of(&module, kernel).iter().any(|fact| fact.kind == FactKind::SharedSums)
+}
+
+/// Whether a kernel searches in a loop of this body, in which `%a` is the place in a table and `%x`
+/// what is searched.
+fn searches(body: &str) -> bool {
+    let source = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .f32 x) {{
+         .reg .f32 %f, %x, %s; .reg .b64 %p, %a; .reg .pred %q;
+         ld.param.u64 %p, [p]; ld.param.f32 %x, [x]; cvta.to.global.u64 %a, %p; mov.f32 %s, %x;
+         again: {body} add.s64 %a, %a, 4; @%q bra again;
+         st.global.f32 [%a], %s; ret; }}"
+    );
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
+    let kernel = kernels(&module).next().expect("the kernel");
+    facts_of(&module, kernel).iter().any(|fact| fact.kind == FactKind::LinearSearch)
+}
+
+#[test]
+fn a_linear_search_is_told_apart() {
+    assert!(searches("ld.global.f32 %f, [%a]; setp.lt.f32 %q, %f, %x;"));
+    let sums = "ld.global.f32 %f, [%a]; setp.lt.f32 %q, %f, %x; add.f32 %s, %s, %f;";
+    assert!(!searches(sums), "the values are used");
+    let one = "ld.global.f32 %f, [%p]; setp.lt.f32 %q, %f, %x;";
+    assert!(!searches(one), "a flag that is waited for");
+}
+
+#[test]
+fn blocks_that_add_to_the_same_numbers_are_told_apart() {
+    assert!(shares_sums("and.b32 %at, %i, 127;"));
+    assert!(!shares_sums("mad.lo.u32 %at, %b, 128, %i;"), "each block has its own");
+    assert!(!shares_sums("add.u32 %at, %m, %i;"), "data choose");
+    assert!(!shares_sums("mov.u32 %at, 3;"), "one number for all is another fact");
+}
+
 proptest! {
     /// A stride of `stride` words touches as many sectors as arithmetic says.
     #[test]

@@ -1,9 +1,10 @@
-//! Runs the rules, makes sure that the savings that they promise add up ([`capping`]), and orders
+//! Runs the rules, makes sure that the savings that they promise add up ([`capping`], [`holding`]), and orders
 //! their findings ([`ranking`]): specific causes before the general findings that contain them
 //! ([`leading`]).
 
 mod capping;
 mod covering;
+mod holding;
 mod leading;
 mod ranking;
 mod statements;
@@ -23,6 +24,7 @@ use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
 use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
 use covering::{drop_covered, quote_places};
+use holding::hold;
 use leading::{name_causes, note_leaders};
 use ranking::rank;
 use statements::add_remedies;
@@ -119,6 +121,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);
     drop_symptoms(&mut advice.findings);
+    hold(profile, &mut advice.findings);
     if profile.on_cpu_device() {
         forget_times(&mut advice.findings, rules::CPU_SAVING);
     } else if profile.device_is_unknown() {

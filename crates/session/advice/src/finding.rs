@@ -258,6 +258,10 @@ pub struct Finding {
     /// saving is then part of that finding's saving.
     #[serde(skip)]
     pub(crate) part_of: Option<String>,
+    /// The most that a general finding claims, nanoseconds: its time without the part in which the
+    /// host is in functions of findings that lead it; `None` where call stacks show no such part.
+    #[serde(skip)]
+    pub(crate) apart_ns: Option<f64>,
     /// What a general finding's summary says of the causes or the lines within its time.
     #[serde(skip)]
     pub within_time: Option<String>,

@@ -6,6 +6,7 @@
 //! Identifiers are stable: `APEX-L…` needs launch and call records alone, `APEX-T…` needs sampled
 //! kernel times, `APEX-C…` needs what the CPU device counted. Numbers are never used again.
 
+mod backward;
 mod bank_conflicts;
 mod block_not_warp_multiple;
 mod branch_divergence;
@@ -44,6 +45,7 @@ mod misaligned_products;
 mod pageable_async_copy;
 mod parameter_passes;
 mod plane_copies;
+mod promoted_doubles;
 mod repeated_allocation;
 mod repeated_copies;
 mod repeated_loads;
@@ -220,6 +222,12 @@ pub(crate) fn places_of(profile: &Profile, rule: &str) -> Option<String> {
     sampled.or_else(|| is_launching.then(launched).flatten())
 }
 
+/// Whether a compiler made the kernels of most launches, whose statements are on no call stack.
+pub(crate) fn is_compiled(profile: &Profile) -> bool {
+    let is_of_compiler = |kernel: &&Kernel| kernel.traits.owner.kind() == OwnerKind::Compiler;
+    2.0 * share_of_launches(profile, profile.kernels.iter().filter(is_of_compiler)) >= 1.0
+}
+
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
@@ -309,6 +317,7 @@ pub static RULES: &[Rule] = &[
     short_graph_kernels::RULE,
     repeated_loads::RULE,
     host_function::RULE,
+    promoted_doubles::RULE,
     known::KERNELS,
     known::CALLS,
     known::VARIABLES,
@@ -326,6 +335,7 @@ pub static RULES: &[Rule] = &[
     by_code::reductions::RULE,
     by_code::accesses::ROWS,
     by_code::atomics::TOTAL,
+    by_code::atomics::SHARED,
     by_code::atomics::SWAP,
     by_code::atomics::LOCK,
     by_code::atomics::FENCE,
@@ -341,6 +351,7 @@ pub static RULES: &[Rule] = &[
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
+    by_code::chains::SEARCH,
     plane_copies::RULE,
     by_code::summed_products::RULE,
     growing_passes::RULE,
@@ -375,6 +386,8 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
     ("memory accesses", &[uncoalesced_access::RULE, bank_conflicts::RULE, local_memory::ACCESSES]),
 ];
 
+/// The rule about arrays that become FP64.
+pub(crate) const PROMOTED: &str = promoted_doubles::RULE.id;
 /// The rule about passes that are computed again.
 pub(crate) const GROWING_PASSES: &str = growing_passes::RULE.id;
 
@@ -464,6 +477,7 @@ impl Rule {
             explains: Vec::new(),
             leads: Vec::new(),
             part_of: None,
+            apart_ns: None,
             within_time: None,
             summary: draft.summary,
             place: None,

@@ -75,6 +75,11 @@ pub struct Cause {
     pub wait_lines: Vec<Pattern>,
     /// Statements like one of these, but for a part that makes them another thing.
     pub except: Vec<Pattern>,
+    /// Statements beside one of [`Self::lines`], in the functions that a place calls, with which it
+    /// is another thing.
+    pub unless: Vec<Pattern>,
+    /// Statements, anywhere in the file of a place, that make the kernels which it launches.
+    pub makers: Vec<Pattern>,
     /// A variable of the environment.
     pub variable: Option<String>,
     /// Its values that are the cause; any if empty.
@@ -250,6 +255,16 @@ impl Cause {
         self.is_like(&self.wait_lines, statement)
     }
 
+    /// Whether a function with such a statement is another thing than [`Self::lines`] say.
+    pub fn is_excepted_by(&self, statement: &str) -> bool {
+        self.unless.iter().any(|pattern| pattern.matches(statement))
+    }
+
+    /// Whether it is about a statement like this one, which makes a kernel.
+    pub fn names_maker(&self, statement: &str) -> bool {
+        self.makers.iter().any(|pattern| pattern.matches(statement))
+    }
+
     fn is_like(&self, patterns: &[Pattern], statement: &str) -> bool {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(statement));
         any(patterns) && !any(&self.except)
@@ -282,6 +297,9 @@ impl Cause {
                 let Identity { name, short_name, traits } = &known;
                 self.names_loop(Kernel { name, short_name, traits })
             });
+        }
+        if !self.makers.is_empty() {
+            return example.line.as_deref().is_some_and(|line| self.names_maker(line));
         }
         if !self.lines.is_empty() {
             return example.line.as_deref().is_some_and(|line| self.names_line(line));

@@ -94,6 +94,8 @@ struct Signals {
     host_lines: Vec<String>,
     wait_lines: Vec<String>,
     except: Vec<String>,
+    unless: Vec<String>,
+    makers: Vec<String>,
     variable: Option<String>,
     values: Vec<String>,
     blocking_launches: bool,
@@ -213,6 +215,8 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         host_lines: patterns(of.host_lines),
         wait_lines: patterns(of.wait_lines),
         except: patterns(of.except),
+        unless: patterns(of.unless),
+        makers: patterns(of.makers),
         variable: of.variable,
         values: patterns(of.values),
         blocking_launches: of.blocking_launches,
@@ -249,18 +253,22 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
         !cause.lines.is_empty(),
         !cause.host_lines.is_empty(),
         !cause.wait_lines.is_empty(),
+        !cause.makers.is_empty(),
         of_variable,
     ];
     if kinds.iter().filter(|kind| **kind).count() != 1 {
         return Err(
             "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or lines, or \
-             host-lines, or wait-lines, or a variable"
+             host-lines, or wait-lines, or makers, or a variable"
                 .into(),
         );
     }
     let of_lines = [&cause.lines, &cause.host_lines, &cause.wait_lines];
     if !cause.except.is_empty() && of_lines.iter().all(|lines| lines.is_empty()) {
         return Err("`except` is for a cause with lines, host-lines or wait-lines".into());
+    }
+    if !cause.unless.is_empty() && cause.lines.is_empty() {
+        return Err("`unless` is for a cause with lines".into());
     }
     let describes_kernels = !cause.operations.is_empty() && cause.lines.is_empty()
         || !cause.owners.is_empty()

@@ -85,7 +85,7 @@ pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, Schedule, ScheduleEnd, State as LaunchQueueState};
-pub use quotes::{Loops, Quotes};
+pub use quotes::{Functions, Loops, Quotes};
 pub use ranges::Range;
 pub use reshaping::{Reshaping, State as ReshapingState};
 pub use sequences::Sequence;
@@ -171,6 +171,9 @@ pub struct Profile {
     /// The loops of Python around these lines.
     #[serde(skip)]
     pub loops: Loops,
+    /// The statements of Python functions in the files of these lines.
+    #[serde(skip)]
+    pub functions: Functions,
 }
 
 /// Sums over a session.

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub const COLUMNS: usize = 100;
 /// Lines of a statement that are joined.
 const MOST_LINES: usize = 12;
+/// Lines of a text whose functions are read.
+const MOST_OF_FUNCTIONS: usize = 20_000;
 
 /// A scan's state between two lines.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -28,9 +30,12 @@ impl State {
     }
 }
 
-/// Code at lines of a text.
+/// Code of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
+    /// The statements of each function of Python, by its name, with their first lines: of functions
+    /// in functions by the innermost one's, and of none by the empty name.
+    pub functions: BTreeMap<String, Vec<(u32, String)>>,
     /// The statements that the lines are part of; without those that do not exist or are empty.
     pub statements: BTreeMap<u32, String>,
     /// The innermost loop of the same function around each line, of Python: its line and its
@@ -43,6 +48,7 @@ pub(crate) fn find(text: &str, lines: &[u32], is_python: bool) -> Found {
     let mut found = Found { statements: statements(text, lines, is_python), ..Found::default() };
     if is_python {
         found.loops = loops(text, lines);
+        found.functions = functions(text);
     }
     found
 }
@@ -71,6 +77,41 @@ fn loops(text: &str, lines: &[u32]) -> BTreeMap<u32, (u32, String)> {
         state = scan(state, line, true).0;
     }
     found
+}
+
+/// The statements of each function of Python, but for documentation.
+fn functions(text: &str) -> BTreeMap<String, Vec<(u32, String)>> {
+    let mut found: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
+    let (mut state, mut first, mut parts) = (State::default(), 1, Vec::new());
+    let mut around: Vec<Open<'_>> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).take(MOST_OF_FUNCTIONS) {
+        let text = line.trim_start();
+        if state.is_between_statements() {
+            (first, parts) = (number, Vec::new());
+            if !text.is_empty() && !text.starts_with('#') {
+                let indentation = line.len() - text.len();
+                around.retain(|open| open.indentation < indentation);
+                around.extend(defined(text).map(|text| Open { indentation, line: number, text }));
+            }
+        }
+        let code;
+        (state, code) = scan(state, line, true);
+        parts.push(code);
+        let is_whole = state.is_between_statements() && !parts[0].is_empty();
+        let defines = around.last().is_some_and(|open| open.line == first);
+        if is_whole && !defines && !parts[0].starts_with(['"', '\'']) {
+            let statement = joined(&parts[..parts.len().min(MOST_LINES)]);
+            let name = around.last().map_or("", |open| open.text);
+            found.entry(name.to_owned()).or_default().push((first, statement));
+        }
+    }
+    found
+}
+
+/// The name of the function that a statement of Python begins to define.
+fn defined(statement: &str) -> Option<&str> {
+    let rest = statement.strip_prefix("async ").unwrap_or(statement).strip_prefix("def ")?;
+    rest.split(['(', '[', ' ', ':']).next().filter(|name| !name.is_empty())
 }
 
 /// The innermost loop around the last of these statements, in its function.
@@ -232,6 +273,19 @@ mod tests {
         assert_eq!((around(8), around(3)), (None, None), "another function's loop is not around it");
         assert_eq!(around(9), Some((1, "for epoch in range(9)".to_owned())));
         assert_eq!(around(1), None);
+    }
+
+    #[test]
+    fn functions_have_their_statements() {
+        let text = "x = 1\ndef outer(a):\n    \"\"\"Words.\n    sort(a)\"\"\"\n    def inner(\n        b):\n        # sort\n\
+                    \n        return sort(\n            b)\n    return inner(a)\nclass C:\n    async def wait(self): pass\ny = 2\n";
+        let found = super::functions(text);
+        let of =
+            |name: &str| found[name].iter().map(|(line, text)| (*line, text.as_str())).collect::<Vec<_>>();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["", "inner", "outer"]);
+        assert_eq!(of(""), [(1, "x = 1"), (12, "class C:"), (14, "y = 2")]);
+        assert_eq!(of("inner"), [(9, "return sort(b)")]);
+        assert_eq!(of("outer"), [(11, "return inner(a)")]);
     }
 
     #[test]

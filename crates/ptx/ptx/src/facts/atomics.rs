@@ -29,6 +29,30 @@ impl Listing<'_, '_> {
         found.tell(FactKind::OneTotal, parts, self.accesses_to_data());
     }
 
+    /// Atomic sums in global memory by which all blocks add to the same numbers: no data and no
+    /// number of a block chooses the address, and it is not one address for all threads.
+    pub(super) fn shared_sums(&self, found: &mut Found<'_>) {
+        let mut parts = Parts::default();
+        for (at, operation) in self.atomics() {
+            let is_global = matches!(operation.space, Some(StateSpace::Global) | None);
+            let sums = operation.atomic == Some(Atomic::Add) && is_global;
+            if sums && !self.is_one_address(at) && self.is_of_any_block(at) {
+                parts.add(self.weights[at.index()], (0.0, 0.0), Place::of(&self.body.lines[at.index()]));
+            }
+        }
+        found.tell(FactKind::SharedSums, parts, self.accesses_to_data());
+    }
+
+    /// Whether an address is the same in each block, as far as it depends on no data.
+    fn is_of_any_block(&self, at: InstructionId) -> bool {
+        let mut operands = self.body.lines[at.index()].operands.iter();
+        let address = operands.find(|operand| matches!(operand, Operand::Address(_)));
+        address.is_some_and(|address| {
+            let origin = self.origins.of_operand(address, self.body);
+            !origin.block && !origin.data && origin.rows.is_empty()
+        })
+    }
+
     /// The weight of the accesses to global and shared memory.
     fn accesses_to_data(&self) -> f64 {
         let is_data = |space| matches!(space, Some(StateSpace::Global | StateSpace::Shared) | None);

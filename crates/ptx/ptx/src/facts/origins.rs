@@ -25,6 +25,8 @@ const WARP_SHIFT: i128 = 5;
 pub(super) struct Origin {
     /// The lane's number.
     pub lane: bool,
+    /// The block's number.
+    pub block: bool,
     /// Loaded values, the beginnings of rows left out.
     pub data: bool,
     /// Loads of neighbouring values of a table by neighbouring threads, from which the value
@@ -33,10 +35,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    const UNKNOWN: Origin = Origin { lane: true, data: true, rows: Vec::new() };
+    const UNKNOWN: Origin = Origin { lane: true, block: true, data: true, rows: Vec::new() };
 
     fn add(&mut self, other: &Origin) {
         self.lane |= other.lane;
+        self.block |= other.block;
         self.data |= other.data;
         for row in &other.rows {
             if !self.rows.contains(row) {
@@ -144,6 +147,7 @@ impl Origins {
             Operand::Name(Symbol::Special(SpecialRegister::Laneid))
                 | Operand::Component(Symbol::Special(SpecialRegister::Tid), "x")
         );
+        all.block |= matches!(operand, Operand::Component(Symbol::Special(SpecialRegister::Ctaid), _));
         all
     }
 

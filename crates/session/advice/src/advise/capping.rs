@@ -88,8 +88,9 @@ pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
         }
     }
     for mut savings in by_kernel.into_values() {
-        // Work that need not be done goes before faster forms of it.
-        let is_needless = |f: usize| findings[f].rule == rules::GROWING_PASSES;
+        // Work that need not be done goes before faster forms of it, and what the program did not mean
+        // to do in FP64 before fewer kernels of it.
+        let is_needless = |f: usize| [rules::GROWING_PASSES, rules::PROMOTED].contains(&&*findings[f].rule);
         savings.order_by(|a, b| is_needless(b.1).cmp(&is_needless(a.1)).then(b.0.total_cmp(&a.0)));
         let mut left = 1.0;
         for (local, f, k) in savings {

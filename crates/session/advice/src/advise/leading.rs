@@ -136,9 +136,22 @@ pub(super) fn note_leaders(profile: &Profile, findings: &mut [Finding]) {
         .collect();
     let part_of: Vec<Option<String>> =
         findings.iter().zip(&leads).map(|(one, leads)| container(profile, findings, one, leads)).collect();
+    let apart: Vec<Option<f64>> =
+        findings.iter().map(|general| apart(profile, findings, &leads, general)).collect();
+    findings.iter_mut().zip(apart).for_each(|(finding, apart_ns)| finding.apart_ns = apart_ns);
     for ((finding, leads), part_of) in findings.iter_mut().zip(leads).zip(part_of) {
         (finding.leads, finding.part_of) = (leads, part_of);
     }
+}
+
+/// See [`Finding::apart_ns`]; `leads` has the rules that each finding leads.
+fn apart(profile: &Profile, findings: &[Finding], leads: &[Vec<String>], general: &Finding) -> Option<f64> {
+    let leaders = findings.iter().zip(leads).filter(|(leader, leads)| {
+        let is_seen = leader.saving.observed.as_ref().is_some_and(|observed| observed.time_ns.samples > 0);
+        is_seen && leads.contains(&general.rule)
+    });
+    let largest = leaders.map(|(leader, _)| part(profile, leader, general)).reduce(f64::max)?;
+    Some((1.0 - largest) * time_of(general))
 }
 
 /// The rule of the largest general finding about the host whose time this finding about the host

@@ -10,6 +10,7 @@ use crate::finding::{Finding, Quoted, Scope, in_short};
 use crate::rules::{self, known::cause_of_statement, known::fits_operations};
 use apex_knowledge::{Cause, Knowledge};
 use apex_profile::Profile;
+use std::sync::Arc;
 
 /// Adds what to write in place of the statement that each finding quotes, where it is known.
 pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
@@ -17,7 +18,11 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| finding.cause.is_none()) {
         let Some(place) = &finding.place else { continue };
         let is_about_it = |cause: &Cause| is_about(profile, finding, cause, &place.text);
-        let Some((cause, remedy)) = cause_of_statement(profile, &knowledge, is_about_it) else { continue };
+        let own = cause_of_statement(profile, &knowledge, is_about_it);
+        let Some((cause, remedy)) = own else {
+            add_remedy_of_body(profile, &knowledge, finding);
+            continue;
+        };
         let own = finding.change.trim_end_matches('.');
         // One line makes a part of the launches: what helps all of them comes first, but for a
         // statement whose launches need not be made at all.
@@ -31,6 +36,28 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
     }
 }
 
+/// Adds what to write in place of a statement of the compiled function that a finding about launches
+/// quotes a call of.
+fn add_remedy_of_body(profile: &Profile, knowledge: &Arc<Knowledge>, finding: &mut Finding) {
+    let Some(place) = finding.place.as_ref().filter(|_| rules::is_compiled(profile)) else { return };
+    let called = profile.statements_called(&place.file, &place.text);
+    let named = |cause: &Cause| {
+        let is_about = |statement: &&(u32, &str)| is_about(profile, finding, cause, statement.1);
+        called.iter().find(is_about).filter(|_| cause.priority >= OF_BODY)
+    };
+    let Some((cause, remedy)) = cause_of_statement(profile, knowledge, |cause| named(cause).is_some()) else {
+        return;
+    };
+    let Some((line, statement)) = named(cause) else { return };
+    let file = place.file.rsplit('/').next().unwrap_or(&place.file);
+    let own = finding.change.trim_end_matches('.');
+    let change = format!("{own}. {file}:{line} `{statement}`: {remedy}");
+    finding.summary = format!("{}; {}", finding.summary, cause.meaning);
+    (finding.remedy, finding.change) = (in_short(&change), change);
+}
+
+/// Least priority of causes that statements of a compiled function are compared with: they are many.
+const OF_BODY: i64 = 3;
 /// Least priority of causes whose statements say what they are about by one name.
 const CLEAR: i64 = 2;
 /// Least priority of causes whose statements make launches that another form does not.

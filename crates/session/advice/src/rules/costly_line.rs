@@ -8,21 +8,32 @@
 
 use apex_ordered::Order;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::backward::Backward;
 use super::compiled::Compiled;
 use super::{
-    CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, kernel_finding,
-    on_the_clock, percent, share_of_launches,
+    CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, job_saving,
+    kernel_finding, on_the_clock, percent, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::host_function::of_what;
 use crate::rules::known::{cause_of_statement, fits_operations};
 use apex_knowledge::{Cause, Claims, Knowledge, Saves};
 use apex_profile::names::{Operation, Owner, OwnerKind};
-use apex_profile::{Figure, Kernel, Profile, Site, SiteShare, total};
+use apex_profile::{Figure, Graph, Kernel, Profile, Site, SiteShare, total};
 
 /// Minimum share of the time for a place to be a finding.
 const LEAST: f64 = 0.25;
+/// Minimum share of the time of a place without its backward pass, which may add the rest.
+const OWN: f64 = 0.02;
+/// Minimum share of a place's time for its backward pass to be told.
+const TOLD: f64 = 0.05;
+/// Minimum priority of causes that the statements of a compiled function are compared with: they
+/// are many, and its time is not divided among them.
+const OF_BODY: i64 = 3;
+/// Share of a cause's saving that is claimed for a statement of a compiled function.
+const PART_OF_BODY: f64 = 0.5;
 /// Minimum share of the place's time for a second family of operations to be asked about.
 const SECOND: f64 = 0.25;
 
@@ -57,6 +68,10 @@ pub(crate) struct Work<'p> {
     copies_ns: f64,
     /// Time on the clock, in nanoseconds.
     pub time_ns: f64,
+    /// The part of it in which graphs ran whose kernels were not timed, in nanoseconds.
+    graphs_ns: f64,
+    /// The part of it that is inferred to be the line's backward pass, in nanoseconds.
+    backward_ns: f64,
 }
 
 /// The device's work for each place, the largest first. Work whose division among places is not
@@ -80,10 +95,30 @@ pub(crate) fn work_by_place(profile: &Profile) -> Vec<Work<'_>> {
             work.time_ns += time * share;
         }
     }
+    for graph in &profile.graphs {
+        let time = untimed_ns(profile, graph) * on_the_clock;
+        for (site, share) in shares(&profile.sites(&graph.stacks)).into_iter().filter(|_| time > 0.0) {
+            let work = works.entry(key(site)).or_insert_with(|| Work::at(site));
+            let nodes = graph.kernels.iter().map(|(row, _)| *row);
+            let new: Vec<_> =
+                nodes.filter(|row| work.kernels.iter().all(|(known, _)| known != row)).collect();
+            work.kernels.extend(new.into_iter().map(|row| (row, 0.0)));
+            work.graphs_ns += time * share;
+            work.time_ns += time * share;
+        }
+    }
     let mut works: Vec<_> = works.into_values().collect();
     works.iter_mut().for_each(|work| work.kernels.order_by(|a, b| b.1.total_cmp(&a.1)));
     works.order_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     works
+}
+
+/// GPU time of a graph that is not known to be its kernels', nanoseconds.
+fn untimed_ns(profile: &Profile, graph: &Graph) -> f64 {
+    let all = graph.gpu.map_or(0.0, |gpu| gpu.total_ns.value);
+    let each = |row: usize| Some(profile.kernels.get(row)?.gpu.as_ref()?.each.mean_ns);
+    let timed = graph.kernels.iter().filter_map(|&(row, nodes)| Some(each(row)? * f64::from(nodes)));
+    (all - total(timed) * graph.launches as f64).max(0.0)
 }
 
 /// The place of a site: a line of Python, whatever compiled code it calls.
@@ -103,7 +138,26 @@ fn shares<'p>(sites: &[SiteShare<'p>]) -> Vec<(Site<'p>, f64)> {
 
 impl<'p> Work<'p> {
     fn at(site: Site<'p>) -> Self {
-        Self { site, kernels: Vec::new(), copies_ns: 0.0, time_ns: 0.0 }
+        let (copies_ns, time_ns, graphs_ns, backward_ns) = (0.0, 0.0, 0.0, 0.0);
+        Self { site, kernels: Vec::new(), copies_ns, time_ns, graphs_ns, backward_ns }
+    }
+
+    /// The same with the backward pass of what is launched here.
+    fn with_backward(&self, profile: &Profile, backward: Option<&Backward<'_>>) -> Self {
+        let own = key(self.site);
+        let mut kernels = self.kernels.clone();
+        let mut added = 0.0;
+        let its = backward.map(|backward| backward.of_stacks(|stack| key(stack.site()) == own));
+        for (row, time) in its.into_iter().flatten() {
+            added += time;
+            match kernels.iter_mut().find(|(known, _)| *known == row) {
+                Some((_, sum)) => *sum += time,
+                None => kernels.push((row, time)),
+            }
+        }
+        kernels.order_by(|a, b| b.1.total_cmp(&a.1));
+        let backward_ns = added * on_the_clock(profile);
+        Self { kernels, time_ns: self.time_ns + backward_ns, backward_ns, ..*self }
     }
 
     /// The families that take most of the time of the place: the largest, and a second one of at
@@ -136,6 +190,20 @@ impl<'p> Work<'p> {
         begins.max_by_key(|quote| quote.contains("retain_graph")).map(String::as_str)
     }
 
+    /// Whether its kernels come from statements that are not on its call stacks: of a function that
+    /// XLA or Inductor compiled, or of a graph.
+    fn is_compiled(&self, profile: &Profile) -> bool {
+        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
+        let owner = largest.map(|kernel| kernel.traits.owner);
+        matches!(owner, Some(Owner::Xla | Owner::Inductor)) || 2.0 * self.graphs_ns >= self.time_ns
+    }
+
+    /// Whether the largest of its kernels is the program's own.
+    fn is_own(&self, profile: &Profile) -> bool {
+        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
+        largest.is_some_and(|kernel| kernel.traits.owner.kind() == OwnerKind::Own)
+    }
+
     /// Whether XLA made most of its kernels: the line calls a compiled function, whose statements
     /// are not known.
     fn is_compiled_by_xla(&self, profile: &Profile) -> bool {
@@ -158,8 +226,15 @@ impl<'p> Work<'p> {
             let count = counted(self.kernels.len() as u64, "kernel", "kernels");
             format!("; {count}, the largest `{name}` {}", percent(time * self.time_ns / all / span))
         });
+        let backward = match self.backward_ns >= TOLD * self.time_ns {
+            true => format!(
+                "; {} of that is its backward pass, by the kinds and numbers of its kernels",
+                percent(self.backward_ns / self.time_ns)
+            ),
+            false => String::new(),
+        };
         format!(
-            "{} {}: {}: {}{}",
+            "{} {}: {}: {}{}{backward}",
             percent(self.time_ns / span),
             of_what(profile),
             self.place(profile),
@@ -181,49 +256,111 @@ fn judge(profile: &Profile) -> Outcome {
     let is_known = |work: &&Work<'_>| !matches!(work.site, Site::Thread(_)) && !work.kernels.is_empty();
     let large = || works.iter().filter(is_known).take_while(|work| work.time_ns >= LEAST * span);
     let knowledge = Knowledge::current();
-    let cause_of = |work: &Work<'_>| {
-        let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
-        let about =
-            |quote: &str| cause_of_statement(profile, &knowledge, |of| of.names_line(quote) && fits(of));
-        work.quote(profile).and_then(about)
-    };
+    let backward = Backward::of(profile);
     // A place whose statement is known goes before a larger one of which nothing is.
-    let known = large().find_map(|work| Some((work, Some(cause_of(work)?))));
-    let Some((work, cause)) = known.or_else(|| large().next().map(|work| (work, None))) else {
-        return Outcome::Clear;
-    };
-    match cause {
-        Some((cause, remedy)) => {
-            let draft = draft(profile, work, span, Some(cause), remedy.to_owned());
-            Outcome::Known(Box::new(draft), Box::new(cause.clone()))
-        }
-        None => {
-            let mut asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
-            if work.is_compiled_by_xla(profile) {
-                let compiled = Compiled::of(profile);
-                let mapped = compiled.as_ref().is_none_or(Compiled::may_be_mapped).then_some(OF_MAPPED);
-                let own = compiled.iter().flat_map(Compiled::questions);
-                asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
-            }
-            let change = format!("See whether {} can do less. {}", work.site, asked.join(" "));
-            Outcome::found(draft(profile, work, span, None, change))
-        }
+    let those = works.iter().filter(is_known).take_while(|work| work.time_ns >= OWN * span);
+    let claim = |of: &(Work<'_>, Known<'_>)| of.0.time_ns * of.1.cause.saves.likely;
+    let known = those.filter_map(|work| {
+        let known = known_at(profile, &knowledge, work)?;
+        let whole = work.with_backward(profile, backward.as_ref());
+        (whole.time_ns >= LEAST * span).then_some((whole, known))
+    });
+    let known = known.max_by(|a, b| claim(a).total_cmp(&claim(b)));
+    if let Some((work, Known { cause, remedy, line })) = known {
+        let claims = Some(cause.saves).filter(|_| cause.claims == Claims::Matched);
+        let (claims, remedy) = match line {
+            None => (claims, remedy.to_owned()),
+            Some(line) => (claims.map(of_body), format!("{line}: {remedy}")),
+        };
+        let draft = draft(profile, &work, span, (Some(cause), claims), remedy);
+        return Outcome::Known(Box::new(draft), Box::new(cause.clone()));
     }
+    let Some(work) = large().next() else { return Outcome::Clear };
+    let change = questions(profile, work);
+    Outcome::found(draft(profile, work, span, (None, None), change))
 }
 
-/// The finding about a place: of a known cause with its claim, if it has one.
-fn draft(profile: &Profile, work: &Work<'_>, span: f64, cause: Option<&Cause>, change: String) -> Draft {
+/// What is claimed for one statement of a compiled function, whose time is not divided.
+fn of_body(saves: Saves) -> Saves {
+    Saves { least: 0.0, likely: PART_OF_BODY * saves.likely, ..saves }
+}
+
+/// A known cause at a place.
+struct Known<'k> {
+    cause: &'k Cause,
+    remedy: &'k str,
+    /// The line and its statement in the function that the place calls, where they are not the
+    /// place's own.
+    line: Option<String>,
+}
+
+/// The known cause of a place's statement; of a compiled function, of a statement in it.
+fn known_at<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>, work: &Work<'_>) -> Option<Known<'k>> {
+    let quote = work.quote(profile)?;
+    let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
+    let own = cause_of_statement(profile, knowledge, |cause| cause.names_line(quote) && fits(cause));
+    if let Some((cause, remedy)) = own {
+        return Some(Known { cause, remedy, line: None });
+    }
+    let frame = work.site.frame().filter(|_| work.is_own(profile) || work.is_compiled(profile))?;
+    let called = profile.statements_called(&frame.file, quote);
+    let makes = |cause: &Cause| {
+        let mut all = profile.statements_of(&frame.file).filter(|_| work.is_own(profile));
+        all.find(|(_, statement)| cause.names_maker(statement))
+    };
+    let named = |cause: &Cause| {
+        let excepted = || called.iter().any(|(_, statement)| cause.is_excepted_by(statement));
+        let named = called.iter().find(|(_, statement)| cause.names_line(statement));
+        named.copied().filter(|_| !excepted()).or_else(|| makes(cause))
+    };
+    let is_about =
+        |cause: &Cause| cause.priority >= OF_BODY && cause.operations.is_empty() && named(cause).is_some();
+    let (cause, remedy) = cause_of_statement(profile, knowledge, is_about)?;
+    let (line, statement) = named(cause)?;
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    Some(Known { cause, remedy, line: Some(format!("{file}:{line} `{statement}`")) })
+}
+
+/// The change at a place of which no cause is known: to see whether it can do less.
+fn questions(profile: &Profile, work: &Work<'_>) -> String {
+    let mut asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
+    if work.is_compiled_by_xla(profile) {
+        let compiled = Compiled::of(profile);
+        let mapped = compiled.as_ref().is_none_or(Compiled::may_be_mapped).then_some(OF_MAPPED);
+        let own = compiled.iter().flat_map(Compiled::questions);
+        asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
+    }
+    format!("See whether {} can do less. {}", work.site, asked.join(" "))
+}
+
+/// The finding about a place: of a known cause with what is claimed for it, if anything is.
+fn draft(
+    profile: &Profile,
+    work: &Work<'_>,
+    span: f64,
+    (cause, claims): (Option<&Cause>, Option<Saves>),
+    change: String,
+) -> Draft {
     let share = (work.time_ns / span).min(1.0);
     let most = format!("at most {} {}, if the line were not needed", percent(share), of_what(profile));
-    let claims = cause.filter(|cause| cause.claims == Claims::Matched).map(|cause| cause.saves);
+    // A graph whose kernels were not timed counts with the first of them.
+    let first = work.kernels.first().map(|(index, _)| *index);
     let finding = |&(index, time): &(usize, f64)| {
         let of_all = time * on_the_clock(profile) / span;
-        let part = time / profile.kernels[index].gpu_total_ns().unwrap_or(time).max(time);
+        let all = profile.kernels[index].gpu_total_ns().unwrap_or(time);
+        let part = time / all.max(time).max(f64::MIN_POSITIVE);
         let claim = |of: Saves| Figure::predicted(of.likely * part, (of.least * part, of.most * part));
         let evidence = vec![Evidence::new("share of the time", Figure::measured(of_all), Unit::Share)];
         let saves = claims.map(claim).ok_or("");
         let fault = Fault { evidence, change: change.clone(), saves, threads: None };
         let mut found = kernel_finding(profile, index, fault);
+        if let Some(claims) = claims.filter(|_| work.graphs_ns > 0.0 && Some(index) == first) {
+            let Saves { least, likely, most } = claims;
+            let graphs = work.graphs_ns;
+            let time = Figure::predicted(graphs * likely, (graphs * least, graphs * most));
+            let known = found.saving.time_ns.into_iter().chain([time]);
+            found.saving = job_saving(profile, Figure::sum(known).unwrap_or(time));
+        }
         found.saving.unknown_because = claims.is_none().then(|| most.clone());
         found
     };
@@ -259,8 +396,9 @@ fn idle_beside(profile: &Profile, work: &Work<'_>) -> Figure {
 
 /// A family of operations: its name, and what to ask about a line that is of it.
 #[derive(Clone, Copy)]
-struct Family {
-    name: &'static str,
+pub(super) struct Family {
+    /// The name, in words.
+    pub name: &'static str,
     questions: &'static str,
 }
 
@@ -399,7 +537,7 @@ const FAMILIES: [(&[Operation], Family); 13] = [
     ),
 ];
 
-fn family_of(kernel: &Kernel) -> Family {
+pub(super) fn family_of(kernel: &Kernel) -> Family {
     let known = FAMILIES.iter().find(|(operations, _)| operations.contains(&kernel.traits.operation));
     let name = kernel.short_name.to_lowercase();
     let is_named = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -415,6 +553,7 @@ fn family_of(kernel: &Kernel) -> Family {
 mod tests {
     use super::super::fixture::{assert_clear_in, assert_finds_in, launched_at, named, profile_of, timed};
     use super::RULE;
+    use apex_profile::Profile;
 
     const PRODUCT: &str = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_kernel__5x_cublas";
 
@@ -457,6 +596,46 @@ mod tests {
         };
         assert_eq!(of(6e6).as_deref(), Some("copied-for-layout"));
         assert_eq!(of(2e6), None, "the product takes the time");
+    }
+
+    /// A kernel of the program's own, launched by `look`, with these statements of its file.
+    fn own(statements: &[(&str, &str)]) -> Profile {
+        let mut profile = profile_of([timed(named("attend"), 5e6)]);
+        launched_at(&mut profile, "/home/me/read.py", 30, "look");
+        profile.quotes.insert(("/home/me/read.py".into(), 30), "attend[grid](q, k, v, out)".into());
+        for (line, (function, statement)) in (1..).zip(statements) {
+            let body = profile.functions.entry(("/home/me/read.py".into(), (*function).into())).or_default();
+            body.push((line, (*statement).to_owned()));
+        }
+        profile
+    }
+
+    const MASK: (&str, &str) = ("attend", "score = tl.where(mine[:, None] >= theirs[None, :], score, low)");
+
+    #[test]
+    fn statements_of_a_kernel_in_python_are_known_too() {
+        let found = |statements: &[(&str, &str)]| assert_finds_in(&RULE, own(statements));
+        let all = found(&[("attend", "for first in range(0, WORDS, OTHERS):"), MASK]);
+        assert_eq!(all.cause.as_ref().map(|cause| &cause.id[..]), Some("masked-blocks-computed"));
+        assert!(all.change.starts_with("read.py:2 `score = "), "{}", all.change);
+        // A part of what the cause would save: the time is that of the whole kernel.
+        let share = all.kernels[0].saving.of_kernel.expect("a claim").value;
+        assert!((0.3..0.4).contains(&share), "{share}");
+        let bounded = found(&[("attend", "for first in range(0, (block + 1) * OWN, OTHERS):"), MASK]);
+        assert!(bounded.cause.is_none(), "the loop ends at the program's block");
+        assert!(found(&[("other", MASK.1)]).cause.is_none(), "it is not called");
+    }
+
+    #[test]
+    fn what_makes_a_kernel_may_stand_anywhere_in_its_file() {
+        let found = |options: &str| {
+            let made = format!("KERNEL = cp.RawKernel(SOURCE, \"light\", options=(\"{options}\",))");
+            let mut profile = own(&[("", &made)]);
+            profile.kernels.push(timed(named("cupy_add__float32_float32_float32"), 1e3));
+            assert_finds_in(&RULE, profile).cause.map(|cause| cause.id)
+        };
+        assert_eq!(found("--device-debug").as_deref(), Some("kernel-compiled-for-debugging"));
+        assert_eq!(found("-lineinfo"), None);
     }
 
     #[test]

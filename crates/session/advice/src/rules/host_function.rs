@@ -406,14 +406,25 @@ fn cause_of_place<'k>(
     if !matches!(Kind::of(place), Kind::Code | Kind::Sleep | Kind::Workers) {
         return None;
     }
-    let quote = profile.quote(written_at(place)?)?;
+    let line = written_at(place)?;
+    let quote = profile.quote(line)?;
     // A library's function says more than what is written around it.
     let least = if place.library.is_some() { PLAIN + 1 } else { i64::MIN };
     let is_about_it = |cause: &Cause| {
         cause.priority >= least && (cause.names_host_line(quote) || cause.names_wait_line(quote))
     };
-    cause_of_statement(profile, knowledge, is_about_it)
+    cause_of_statement(profile, knowledge, is_about_it).or_else(|| {
+        // What the statement calls, whose frames samples may miss.
+        let called = profile.statements_called(&line.file, quote);
+        cause_of_statement(profile, knowledge, |cause| {
+            cause.priority >= OF_CALLED
+                && called.iter().any(|(_, statement)| cause.names_host_line(statement))
+        })
+    })
 }
+
+/// Minimum priority of causes that statements of functions which a line calls are compared with.
+const OF_CALLED: i64 = 4;
 
 /// Removes findings that say no more than that the device waits for the host, where named functions
 /// explain most of what they promise.

@@ -120,7 +120,7 @@ fn share_from(profile: &Profile, stacks: &[StackCount], cause: &Cause) -> Option
 
 /// Share of the stacks that are such ones: of the sampled ones, or of those seen first if none was
 /// sampled; `None` without stacks.
-fn share_where(stacks: &[StackCount], is_such: impl Fn(&StackCount) -> bool) -> Option<f64> {
+pub(super) fn share_where(stacks: &[StackCount], is_such: impl Fn(&StackCount) -> bool) -> Option<f64> {
     let share = |weight: fn(&StackCount) -> u64| {
         let sum = |counts: &mut dyn Iterator<Item = &StackCount>| total(counts.map(|of| weight(of) as f64));
         let all = sum(&mut stacks.iter());

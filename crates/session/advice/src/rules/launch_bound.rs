@@ -76,7 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
                 lost.scaled(1.0 / span).at_most(1.0),
                 Unit::Share,
             )
-            .decrease_towards(IDLE),
+            .decrease_towards(0.0),
             Evidence::new("median kernel", Figure::measured(median), Unit::Nanoseconds)
                 .compared_as(format!("shorter than {}", time(SHORT_NS))),
             Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
@@ -141,6 +141,9 @@ fn change(profile: &Profile) -> Option<String> {
     // A loop within a compiled function launches again and again from one line, as a loop of Python
     // around that line would.
     if let Some(change) = (owner == Owner::Xla).then(|| compiled::change_of_loop(profile)).flatten() {
+        return Some(change);
+    }
+    if let Some(change) = (owner == Owner::PyTorch).then(|| loops::unbatched(profile)).flatten() {
         return Some(change);
     }
     if let Some((looped, remedy)) = Loop::of(profile).and_then(|looped| Some((looped, remedy()?))) {

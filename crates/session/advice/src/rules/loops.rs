@@ -96,6 +96,43 @@ fn around<'p>(profile: &'p Profile, line: &Frame) -> Option<(u32, &'p str)> {
     own.and_then(|quote| Some((line.line?, quote))).or_else(|| profile.loop_around(line))
 }
 
+/// The file and the function by which `torch.vmap` calls what it maps.
+const VMAP: (&str, &str) = ("torch/_functorch/apis.py", "wrapped");
+/// Minimum launches of a kernel from one `vmap` in each step that show that it calls an operator for
+/// one sample after the other.
+const ONE_BY_ONE: f64 = 16.0;
+
+/// The change to make where `torch.vmap` makes most launches, because an operator has no batching
+/// rule; `None` if it does not.
+pub(crate) fn unbatched(profile: &Profile) -> Option<String> {
+    let steps = profile.steps()?;
+    let is_mapped = |stack: usize| {
+        let frames = profile.call_stacks.get(stack).map_or(&[][..], |stack| &stack.frames[..]);
+        frames.iter().any(|frame| frame.file.ends_with(VMAP.0) && frame.function.ends_with(VMAP.1))
+    };
+    let mapped = |kernel: &Kernel| {
+        let sum = |is_such: &dyn Fn(usize) -> bool| {
+            let counts = kernel.stacks.iter().filter(|count| is_such(count.stack));
+            counts.map(|count| count.sampled as f64).sum::<f64>()
+        };
+        kernel.launches.calls as f64 * sum(&is_mapped) / sum(&|_| true).max(1.0)
+    };
+    let all: f64 = profile.kernels.iter().map(|kernel| kernel.launches.calls as f64).sum();
+    let made: Vec<(&Kernel, f64)> = profile.kernels.iter().map(|kernel| (kernel, mapped(kernel))).collect();
+    let share = made.iter().map(|(_, launches)| launches).sum::<f64>() / all.max(1.0);
+    let (kernel, launches) = made.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let each = launches / steps;
+    (share >= MOST && each >= ONE_BY_ONE).then(|| {
+        format!(
+            "torch.vmap falls back to a loop: it maps an operator that has no batching rule, and calls it for one sample \
+                after the other (`{}` is launched {each:.0} times in each step). Write that operator for the whole batch: \
+                a form with a dim argument, scatter_add_ or index_add_ into rows of each sample, or identifiers of \
+                samples added to its indices",
+            kernel.short_name
+        )
+    })
+}
+
 /// The lines of the program that launch a kernel, each with its launches.
 fn lines_of<'p>(profile: &'p Profile, kernel: &'p Kernel) -> impl Iterator<Item = (&'p Frame, f64)> {
     let launches = kernel.launches.calls as f64;
@@ -179,9 +216,9 @@ pub(crate) fn compiled(profile: &Profile, owner: Owner) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{activity, called, kernel_of, launched_at, profile_of};
-    use super::{Loop, compiled};
+    use super::{Loop, compiled, unbatched};
     use apex_profile::names::Owner;
-    use apex_profile::{Activity, Figure, Iterations, Profile};
+    use apex_profile::{Activity, Figure, Frame, Iterations, Profile};
 
     const FILE: &str = "/home/me/train.py";
 
@@ -211,6 +248,21 @@ mod tests {
         let mut own = launching(2400);
         own.quotes.insert((FILE.into(), 9), "y = [f(row) for row in rows]".into());
         assert!(Loop::of(&own).expect("a loop").in_words().contains("in rows]` (train.py:9)"));
+    }
+
+    #[test]
+    fn a_map_without_a_batching_rule_is_a_loop() {
+        let mapped = |launches, function: &str| {
+            let mut profile = launching(launches);
+            let within = &mut profile.call_stacks[0].frames;
+            let file = "/x/site-packages/torch/_functorch/apis.py".into();
+            within.insert(0, Frame { file, line: Some(209), function: function.into() });
+            profile
+        };
+        let change = unbatched(&mapped(25_600, "vmap.<locals>.wrapped")).expect("a loop");
+        assert!(change.contains("launched 256 times in each step"), "{change}");
+        assert_eq!(unbatched(&mapped(400, "vmap.<locals>.wrapped")), None, "few launches");
+        assert_eq!(unbatched(&mapped(25_600, "grad.<locals>.wrapper")), None);
     }
 
     #[test]

@@ -33,22 +33,42 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    let time: f64 =
-        profile.kernels.iter().filter(|kernel| is_narrow(kernel)).filter_map(Kernel::gpu_total_ns).sum();
-    if profile.totals.gpu_time_ns.is_some() && time < MOST * profile.totals.span_ns {
+    if profile.totals.gpu_time_ns.is_some() && time_of(profile, is_narrow) < MOST * profile.totals.span_ns {
         return Outcome::Clear;
     }
     let saves = Figure::predicted(7.0 / 8.0, (0.0, 63.0 / 64.0));
+    let (of_tiny, of_all) = (time_of(profile, is_tiny), time_of(profile, is_narrow));
+    let (change, what) = match of_tiny >= 0.5 * of_all {
+        true => (OF_TINY, "a batch of tiny matrix products, with a block for each of them"),
+        false => (RULE.change, "reads all weights for few rows"),
+    };
     let outcome = by_name::judge(
         profile,
-        RULE.change,
-        "it is unknown whether there is more to batch",
+        change,
+        "it is unknown whether there is more to batch, or how small the products are",
         |kernel| is_narrow(kernel).then_some(saves),
-        |who| format!("{who}: reads all weights for few rows"),
+        |who| format!("{who}: {what}"),
     );
     let Outcome::Found(mut draft) = outcome else { return outcome };
     draft.saving = Saving { beyond: idle_around_launches(profile, saves), ..Saving::default() };
     Outcome::Found(draft)
+}
+
+/// What to do with many products of a few rows and columns each.
+const OF_TINY: &str = "Write the products of tiny matrices out as elementwise operations: of matrices a with vectors b \
+    (a * b[:, None, :]).sum(-1), of small matrices (a[..., :, :, None] * b[..., None, :, :]).sum(-2), in one compiled function; a \
+    library's batched product has a block or a tile for each of them, most of whose threads have nothing to do";
+/// Products of a batch from which on each is tiny where it has a block of its own.
+const BATCH: u32 = 1024;
+
+/// Whether each block of a batched product has a whole small product.
+fn is_tiny(kernel: &Kernel) -> bool {
+    let grid = kernel.launch.grid;
+    is_narrow(kernel) && u64::from(grid.x) * u64::from(grid.y) == 1 && grid.z >= BATCH
+}
+
+fn time_of(profile: &Profile, is_such: fn(&Kernel) -> bool) -> f64 {
+    profile.kernels.iter().filter(|kernel| is_such(kernel)).filter_map(Kernel::gpu_total_ns).sum()
 }
 
 fn is_narrow(kernel: &Kernel) -> bool {
@@ -74,6 +94,7 @@ mod tests {
     use super::super::fixture::{activity, assert_clear_in, assert_finds_in, named, profile_of, timed};
     use super::RULE;
     use apex_profile::Profile;
+    use cuda_launch::LaunchConfig;
 
     fn product(tile: &str, each_ns: f64) -> Profile {
         let profile =
@@ -89,5 +110,18 @@ mod tests {
         assert!((saving.value - 0.7 * 7.0 / 8.0).abs() < 1e-9, "{saving:?}");
         assert_clear_in(&RULE, product("64x16", 5e6));
         assert_clear_in(&RULE, product("64x8", 2.9e6));
+    }
+
+    #[test]
+    fn batches_of_tiny_products_have_another_remedy() {
+        let of = |products| {
+            let mut one = product("8x8", 5e6);
+            one.kernels[0].launch = LaunchConfig::new([1, 1, products], [32, 1, 1]);
+            assert_finds_in(&RULE, one)
+        };
+        let tiny = of(65_535);
+        assert!(tiny.summary.contains("tiny matrix products"), "{}", tiny.summary);
+        assert!(tiny.change.contains("elementwise"), "{}", tiny.change);
+        assert!(of(64).change.starts_with("Batch"));
     }
 }

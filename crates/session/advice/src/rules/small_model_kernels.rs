@@ -140,11 +140,20 @@ fn layer(profile: &Profile, run: &Run) -> Option<Layer> {
     }
     Some(if has(Operation::Reduction) && named(&["sqrt", "rsqrt"]) {
         Layer::Normalisation
-    } else if named(&["tanh", "erf", "sigmoid", "exp"]) {
+    } else if named(&["tanh", "erf", "sigmoid", "exp"]) && is_activation(profile, run) {
         Layer::Activation
     } else {
         Layer::Chain
     })
+}
+
+/// Kernels of an activation that is written out, at most: GELU's approximation by tanh has 8.
+const OF_ACTIVATION: usize = 10;
+
+/// Whether a run is no longer than an activation, and has no other than elementwise operations.
+fn is_activation(profile: &Profile, run: &Run) -> bool {
+    let is_other = |row: &usize| profile.kernels[*row].traits.operation != Operation::Elementwise;
+    run.kernels.len() <= OF_ACTIVATION && !run.kernels.iter().any(is_other)
 }
 
 /// Share of each kernel's time that the fused form saves.

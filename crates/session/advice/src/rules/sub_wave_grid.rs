@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[],
-    detects: "SMs <= blocks < the blocks that the device holds at once. (Grids below the number of SMs are APEX-L02's.)",
+    detects: "SMs <= blocks < the blocks that the device holds at once, with fewer than 16 warps for each SM. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, speed of light: the grid is too small to fill the device, below one wave. It also asks that \
              compute and memory are both below 60% of peak, which takes hardware counters.",
     why: "The grid has fewer warps than the device can hold to hide latency, so that the kernel does not \
@@ -34,9 +34,13 @@ fn judge(profile: &Profile) -> Outcome {
     )
 }
 
+/// Warps for each SM with which a kernel seldom lacks any: four for each of its schedulers.
+const ENOUGH_WARPS: u64 = 16;
+
 fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
     let (blocks, capacity) = (kernel.blocks(), geometry.waves.capacity);
-    if sms == 0 || blocks < u64::from(sms) || blocks >= capacity {
+    let warps = blocks * u64::from(geometry.occupancy.warps_per_block) / u64::from(sms.max(1));
+    if sms == 0 || blocks < u64::from(sms) || blocks >= capacity || warps >= ENOUGH_WARPS {
         return None;
     }
     Some(Fault {
@@ -64,12 +68,14 @@ mod tests {
         // 256 threads of 32 registers: eight blocks per SM.
         let finding = assert_finds(&RULE, kernel_of(SMS, 256));
         assert!(finding.change.starts_with("launch up to 1056 blocks instead of 132"), "{}", finding.change);
-        assert_finds(&RULE, kernel_of(8 * SMS - 1, 256));
+        assert_finds(&RULE, kernel_of(2 * SMS - 1, 256));
     }
 
     #[test]
     fn the_boundaries_are_clear() {
         assert_clear(&RULE, kernel_of(SMS - 1, 256));
         assert_clear(&RULE, kernel_of(8 * SMS, 256));
+        // Four warps for each scheduler hide latency well enough.
+        assert_clear(&RULE, kernel_of(2 * SMS, 256));
     }
 }

@@ -218,6 +218,8 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P134",
             "APEX-P136",
             "APEX-P137",
+            "APEX-P138",
+            "APEX-P140",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",
@@ -244,6 +246,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-T95",
             "APEX-T130",
             "APEX-T135",
+            "APEX-T139",
         ])
     );
 }

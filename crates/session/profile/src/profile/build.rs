@@ -30,7 +30,7 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Graph, Images, LaunchQueue,
+    Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Functions, Graph, Images, LaunchQueue,
     LaunchedRank, Loops, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
     Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes,
 };
@@ -96,7 +96,8 @@ impl Profile {
         let kept = profile.images.keys().cloned().collect();
         profile.kernels.iter_mut().for_each(|kernel| code::keep_known(&mut kernel.code, &kept));
         profile.sources = lines::sources(session, selection);
-        (profile.quotes, profile.loops) = quotes::of_session(session, &profile);
+        let source = quotes::of_session(session, &profile);
+        (profile.quotes, profile.loops, profile.functions) = (source.quotes, source.loops, source.functions);
         profile
     }
 
@@ -399,6 +400,7 @@ impl Builder {
             sources: Sources::new(),
             quotes: Quotes::new(),
             loops: Loops::new(),
+            functions: Functions::new(),
         };
         owners::name_libraries(&mut profile);
         profile.tell_waiting_for_ranks(&self.other_collectives);

@@ -1,5 +1,6 @@
 //! The source text of places, quoted: what stands at the lines that launch work and at which the
-//! host is while a device is idle.
+//! host is while a device is idle, and in the functions of the same files, which these lines may
+//! have had compiled.
 //!
 //! The text comes from the program's files, when the session is read. A session from elsewhere may
 //! name any path, and files change, so a line is quoted only if the path is absolute and has the
@@ -32,8 +33,45 @@ pub type Quotes = BTreeMap<(String, u32), String>;
 /// The innermost loop of Python around a file's line, in its function: its line and its statement.
 /// No part of what is written.
 pub type Loops = BTreeMap<(String, u32), (u32, String)>;
+/// The statements of Python functions, by file and name, with their lines. No part of what is
+/// written.
+pub type Functions = BTreeMap<(String, String), Vec<(u32, String)>>;
+
+/// What is read of the program's source.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub quotes: Quotes,
+    pub loops: Loops,
+    pub functions: Functions,
+}
+
+/// Functions that are followed from a line.
+const MOST_CALLED: usize = 64;
 
 impl Profile {
+    /// The statements that a statement of this file may have executed: those of the functions whose
+    /// names it, or one of these functions, contains, each with its line.
+    pub fn statements_called(&self, file: &str, statement: &str) -> Vec<(u32, &str)> {
+        let mut names: Vec<&str> = identifiers(statement).collect();
+        let (mut known, mut found) = (BTreeSet::new(), Vec::new());
+        while let Some(name) = names.pop().filter(|_| known.len() < MOST_CALLED) {
+            let Some(body) = self.functions.get(&(file.to_owned(), name.to_owned())) else { continue };
+            if known.insert(name) {
+                names.extend(body.iter().flat_map(|(_, statement)| identifiers(statement)));
+                found.extend(body.iter().map(|(line, statement)| (*line, statement.as_str())));
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The statements of a file of Python, each with its line.
+    pub fn statements_of(&self, file: &str) -> impl Iterator<Item = (u32, &str)> {
+        let first = (file.to_owned(), String::new());
+        let of_file = self.functions.range(first..).take_while(move |((of, _), _)| of == file);
+        of_file.flat_map(|(_, body)| body.iter().map(|(line, statement)| (*line, statement.as_str())))
+    }
+
     /// The statement at the line of a frame; `None` if it is not known.
     pub fn quote(&self, frame: &Frame) -> Option<&str> {
         self.quotes.get(&(frame.file.clone(), frame.line?)).map(String::as_str)
@@ -60,21 +98,30 @@ impl Profile {
     }
 }
 
-/// The statements at the lines that the profile of a session names, and the loops around them.
-pub(super) fn of_session(session: &Session, profile: &Profile) -> (Quotes, Loops) {
+/// The names in a statement.
+fn identifiers(statement: &str) -> impl Iterator<Item = &str> {
+    statement.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// The statements at the lines that the profile of a session names, the loops around them, and the
+/// functions of their files.
+pub(super) fn of_session(session: &Session, profile: &Profile) -> Source {
     let began = session.processes.iter().map(|process| process.start_real_ns).min().unwrap_or(0);
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for (file, line) in profile.lines_of_user() {
         files.entry(file).or_default().push(line);
     }
-    let (mut quotes, mut loops) = (Quotes::new(), Loops::new());
+    let mut source = Source::default();
     for (file, lines) in files.into_iter().take(MOST_FILES) {
         let Some(text) = unchanged(Path::new(file), began) else { continue };
         let found = source_line::find(&text, &lines, file.ends_with(".py") || file.ends_with(".pyx"));
-        quotes.extend(found.statements.into_iter().map(|(line, quote)| ((file.to_owned(), line), quote)));
-        loops.extend(found.loops.into_iter().map(|(line, around)| ((file.to_owned(), line), around)));
+        let at = |line| (file.to_owned(), line);
+        source.quotes.extend(found.statements.into_iter().map(|(line, quote)| (at(line), quote)));
+        source.loops.extend(found.loops.into_iter().map(|(line, around)| (at(line), around)));
+        let functions = found.functions.into_iter();
+        source.functions.extend(functions.map(|(name, body)| ((file.to_owned(), name), body)));
     }
-    (quotes, loops)
+    source
 }
 
 /// The text of a source file that was not modified since; `None` if any condition fails.

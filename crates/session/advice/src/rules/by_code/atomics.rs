@@ -9,7 +9,7 @@ use apex_profile::{CodeFact, Figure, Profile};
 
 /// Minimum share of atomic operations in the accesses to global and shared memory.
 const TOTAL_SHARE: f64 = 0.1;
-/// The same of sums by compare-and-swap, and of locks.
+/// The same of sums by all blocks, of sums by compare-and-swap, and of locks.
 const SWAP_SHARE: f64 = 0.05;
 /// Minimum fences for each access.
 const FENCE_SHARE: f64 = 0.1;
@@ -49,6 +49,50 @@ const TOTALS: Pattern = Pattern {
     },
     saves: |_, _| Figure::predicted(0.6, (0.0, 0.99)),
     headline: "all threads add to one number",
+};
+
+/// Minimum number of blocks that add to the same numbers: fewer hardly wait for each other.
+const ADDING_BLOCKS: u64 = 4096;
+
+pub(in crate::rules) const SHARED: Rule = Rule {
+    id: "APEX-P138",
+    slug: "shared-sums",
+    title: "All blocks add to the same numbers",
+    severity: Severity::High,
+    detects: "By the PTX of a kernel with at least 5% of the GPU time and at least 4096 blocks, at least 5% of its accesses to global \
+        and shared memory are atomic sums in global memory at addresses that neither the block's number nor data choose. Loops \
+        count 8 times.",
+    source: "ptx::facts; CUDA C++ Programming Guide, atomic functions. The thresholds are APEX's own.",
+    why: "The L2 cache adds one value after another at one address, so all blocks wait for each other.",
+    change: "Let each block handle many rows, add up in registers or shared memory, and write its sum once: to a row of its own of a \
+        table that a second kernel sums (partial[blockIdx.x]), or by one atomic at the end.",
+    saving: "Most of the kernel's time where each block adds little else; little if the values take long to compute.",
+    judge: |profile: &Profile| judge(profile, &SHARED_SUMS),
+    ..super::RULE
+};
+
+const SHARED_SUMS: Pattern = Pattern {
+    kind: FactKind::SharedSums,
+    is_counted: false,
+    owners: own,
+    is_fault: |kernel, fact| fact.share >= SWAP_SHARE && kernel.blocks() >= ADDING_BLOCKS,
+    evidence: share,
+    change: |language, _| {
+        match language {
+            Language::Triton => {
+                "all programs add to the same numbers by tl.atomic_add, one after another: let each program handle many rows in a \
+                 loop and add up in registers, store its sum in a row of its own (partial), and sum these in a second kernel \
+                 (partial.sum(0))"
+            }
+            _ => {
+                "all blocks add to the same numbers by atomics, one after another: let each block handle many rows, add up in \
+                 registers or shared memory, and write one sum for each block to a row of its own, which a second kernel sums"
+            }
+        }
+        .to_owned()
+    },
+    saves: |_, _| Figure::predicted(0.6, (0.0, 0.99)),
+    headline: "all blocks add to the same numbers, by atomics",
 };
 
 pub(in crate::rules) const SWAP: Rule = Rule {

@@ -3,7 +3,7 @@
 use super::super::Rule;
 use super::accesses::computed;
 use super::{Pattern, judge, own};
-use crate::finding::Unit;
+use crate::finding::{Severity, Unit};
 use apex_counts::FactKind;
 use apex_profile::{Figure, Profile};
 
@@ -39,4 +39,39 @@ const CHAINS: Pattern = Pattern {
     },
     saves: |_, _| Figure::predicted(0.5, (0.0, 0.95)),
     headline: "loads that depend on each other",
+};
+
+/// Minimum share of the accesses to global memory.
+const SEARCH_SHARE: f64 = 0.5;
+
+pub(in crate::rules) const SEARCH: Rule = Rule {
+    id: "APEX-P140",
+    slug: "linear-search",
+    title: "A linear search in each thread",
+    severity: Severity::High,
+    detects: "By the PTX of a kernel with at least 5% of the GPU time, at least half of the accesses to global memory are loads in a \
+        loop that goes along a table and only compares what it loads. Loops count 8 times.",
+    source: "ptx::facts. The threshold is APEX's own.",
+    why: "A thread reads half of the table on average, one value after the other, and a warp as far as its slowest lane; a binary \
+        search of 2,048 sorted values reads 11.",
+    change: "Search sorted values by halving (a binary search: std::upper_bound's loop), or compute the place: a table of first places \
+        for equal intervals, an alias table for draws with weights.",
+    saving: "From nothing (tables are short) to nearly all of the kernel's time.",
+    judge: |profile: &Profile| judge(profile, &SEARCHES),
+    ..super::RULE
+};
+
+const SEARCHES: Pattern = Pattern {
+    kind: FactKind::LinearSearch,
+    is_counted: false,
+    owners: own,
+    is_fault: |_, fact| fact.share >= SEARCH_SHARE,
+    evidence: |fact| vec![computed("loads of a search", fact.share, Unit::Share).decrease_towards(0.0)],
+    change: |_, _| {
+        "each thread goes along a table from its start until a value compares, a linear search: if the table is sorted (cumulative \
+         sums are), use a binary search, which halves the rest with each read, or an alias table for draws with weights"
+            .to_owned()
+    },
+    saves: |_, _| Figure::predicted(0.6, (0.0, 0.99)),
+    headline: "a linear search of a table in each thread",
 };

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 27] = [
+        let faults: [(&Rule, Kernel); 29] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -242,6 +242,7 @@ mod tests {
             (&reductions::RULE, with(FactKind::BarrierReduction, 0.7, 1.0, 0.0)),
             (&accesses::ROWS, with(FactKind::RowsByThread, 0.9, 32.0, 4.0)),
             (&atomics::TOTAL, with(FactKind::OneTotal, 0.5, 0.0, 0.0)),
+            (&atomics::SHARED, saying(kernel_of(5000, 128), vec![fact(FactKind::SharedSums, 0.3, 0.0, 0.0)])),
             (&atomics::SWAP, with(FactKind::SumBySwap, 0.7, 0.0, 0.0)),
             (&atomics::LOCK, with(FactKind::Lock, 0.2, 0.0, 0.0)),
             (&atomics::FENCE, with(FactKind::FenceInLoop, 0.5, 0.0, 0.0)),
@@ -250,6 +251,7 @@ mod tests {
             (&products::RULE, with(FactKind::UntiledProduct, 0.3, 0.0, 0.0)),
             (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
             (&chains::RULE, with(FactKind::ChainOfLoads, 0.3, 0.0, 0.0)),
+            (&chains::SEARCH, with(FactKind::LinearSearch, 0.9, 0.0, 0.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
             (&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.8, 256.0, 36.0)),
@@ -290,6 +292,8 @@ mod tests {
         assert_clear(&accesses::ROWS, with(FactKind::RowsByThread, 0.2, 32.0, 4.0));
         assert_clear(&accesses::NARROW, with(FactKind::NarrowAccesses, 0.4, 1.0, 1.0));
         assert_clear(&atomics::TOTAL, with(FactKind::OneTotal, 0.05, 0.0, 0.0));
+        // A thousand blocks are few.
+        assert_clear(&atomics::SHARED, with(FactKind::SharedSums, 0.3, 0.0, 0.0));
         assert_clear(&arrays::RULE, with(FactKind::LocalArray, 0.2, 0.0, 0.0));
         assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
         assert_clear(&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.2, 256.0, 36.0));

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::super::backward::Backward;
 use super::super::{
     Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, kernel_finding, launch_bound,
     percent, share_of_launches,
 };
-use super::{Known, causes_for, names, outcome, share_from};
+use super::{Known, causes_for, has_function, names, outcome, share_from};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_knowledge::{Cause, Knowledge};
-use apex_profile::{Figure, Kernel, Profile, Sequence, total};
+use apex_profile::{CallStack, Figure, Kernel, Profile, Sequence, total};
 
 pub(in crate::rules) const RULE: Rule = Rule {
     id: "APEX-T95",
@@ -67,9 +68,10 @@ fn time_of(profile: &Profile, rows: &[(usize, f64)]) -> f64 {
 fn candidates<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>) -> Vec<Claimed<'k>> {
     let is_about = |cause: &Cause| !cause.kernels.is_empty() && cause.variable.is_none();
     let about = causes_for(profile, knowledge).filter(|(cause, _)| is_about(cause));
+    let backward = Backward::of(profile);
     about
         .filter(|(cause, _)| !launches_any(profile, |kernel| is_absent(cause, kernel)))
-        .map(|(cause, remedy)| Claimed { cause, remedy, rows: rows(profile, cause) })
+        .map(|(cause, remedy)| Claimed { cause, remedy, rows: rows(profile, cause, backward.as_ref()) })
         .collect()
 }
 
@@ -81,8 +83,27 @@ fn is_absent(cause: &Cause, kernel: &Kernel) -> bool {
     cause.absent.iter().any(|pattern| pattern.matches(&kernel.short_name) || pattern.matches(&kernel.name))
 }
 
-/// The timed kernels that a cause names, with the share of each one's launches.
-fn rows(profile: &Profile, cause: &Cause) -> Vec<(usize, f64)> {
+/// The timed kernels that a cause names, with the share of each one's launches; of a cause that is
+/// about functions, with the kernels of their backward pass, which has no call stacks.
+fn rows(profile: &Profile, cause: &Cause, backward: Option<&Backward<'_>>) -> Vec<(usize, f64)> {
+    let mut rows = forward_rows(profile, cause);
+    let Some(backward) = backward.filter(|_| !rows.is_empty() && !cause.functions.is_empty()) else {
+        return rows;
+    };
+    let is_from = |stack: &CallStack| has_function(stack, |file, function| cause.is_from(file, function));
+    for (row, time) in backward.of_stacks(is_from) {
+        let kernel = &profile.kernels[row];
+        let all = kernel.gpu_total_ns().filter(|_| cause.names_kernel(names(kernel)));
+        let Some(share) = all.map(|all| time / all.max(time)) else { continue };
+        match rows.iter_mut().find(|(known, _)| *known == row) {
+            Some((_, sum)) => *sum = (*sum + share).min(1.0),
+            None => rows.push((row, share)),
+        }
+    }
+    rows
+}
+
+fn forward_rows(profile: &Profile, cause: &Cause) -> Vec<(usize, f64)> {
     let in_sequence: Option<BTreeSet<usize>> = (!cause.sequence.is_empty())
         .then(|| profile.sequences.iter().flat_map(|sequence| matched(profile, cause, sequence)).collect());
     let share = |row: usize, kernel: &Kernel| {
