@@ -18,6 +18,7 @@ use ptx::body::{
 use ptx::facts::Place;
 use ptx::instruction::{Class, Operation, Operations};
 use ptx::machine;
+use ptx::Position;
 use ptx::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
 
 /// Calls within calls that are followed.
@@ -251,6 +252,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
         self.push(guard, action, (vec![(class, 1)], site.machine), issue);
         if let Some(step) = self.steps.last_mut() {
             step.place = Place::of(site.line);
+            step.position = site.line.instruction.position;
         }
     }
 
@@ -263,11 +265,12 @@ impl<'n, 'm> Compiler<'n, 'm> {
         (tally, machine): (Vec<(Class, u32)>, f64),
         issue: Issue,
     ) {
-        let place = None;
+        let (place, position) = (None, Position::default());
         self.steps.push(Step {
             guard,
             action,
             place,
+            position,
             tally,
             cycles: 0.0,
             serial_loads: 0.0,

@@ -48,6 +48,11 @@ impl Arena {
         self.0.copy_from_slice(words);
     }
 
+    #[allow(dead_code, reason = "tests that watch launches read it")]
+    pub fn contents(&self) -> Vec<u128> {
+        self.0.clone()
+    }
+
     pub fn words(&self) -> usize {
         self.0.len()
     }
