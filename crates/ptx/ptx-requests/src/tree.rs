@@ -1,6 +1,6 @@
 //! Walking and rewriting of a kernel's statements.
 
-use ptx::syntax::tree::{Address, AddressBase, Instruction, Item, Operand, Statement};
+use ptx::syntax::tree::{Instruction, Item, Statement};
 use ptx::syntax::{FunctionKind, Module};
 
 /// The module with the statements of a kernel rewritten; `None` if `rewrite` gives none.
@@ -45,40 +45,10 @@ pub(crate) fn lists(body: &mut Vec<Statement>, visit: &mut impl FnMut(&mut Vec<S
     }
 }
 
-/// Calls `visit` for each name in an instruction, its guard included.
-pub(crate) fn names(instruction: &Instruction, visit: &mut impl FnMut(&str)) {
-    instruction.predicate.iter().for_each(|predicate| visit(&predicate.register));
-    instruction.operands.iter().for_each(|operand| operand_names(operand, visit));
-}
-
-fn operand_names(operand: &Operand, visit: &mut impl FnMut(&str)) {
-    match operand {
-        Operand::Name(name)
-        | Operand::Component(name, _)
-        | Operand::Offset(name, _)
-        | Operand::Element(name, _)
-        | Operand::Not(name)
-        | Operand::Negated(name) => visit(name),
-        Operand::Indexed(array, index, _) => [array, index].iter().for_each(|name| visit(name)),
-        Operand::Pair(first, second) => [first, second].iter().for_each(|one| operand_names(one, visit)),
-        Operand::Vector(parts) | Operand::List(parts) => {
-            parts.iter().for_each(|part| operand_names(part, visit));
-        }
-        Operand::Address(Address { base, rest, .. }) => {
-            match base {
-                AddressBase::Name(name) | AddressBase::Component(name, _) => visit(name),
-                AddressBase::Absolute => {}
-            }
-            rest.iter().for_each(|part| operand_names(part, visit));
-        }
-        Operand::Constant(_) | Operand::Sink => {}
-    }
-}
-
 /// Whether an instruction names something.
 pub(crate) fn mentions(instruction: &Instruction, wanted: &str) -> bool {
     let mut found = false;
-    names(instruction, &mut |name| found |= name == wanted);
+    instruction.names(&mut |name| found |= name == wanted);
     found
 }
 

@@ -202,7 +202,7 @@ fn writes(instruction: &Instruction, register: &Name) -> bool {
 
 fn mentioned(instruction: &Instruction) -> Vec<Name> {
     let mut all = Vec::new();
-    crate::tree::names(instruction, &mut |name| all.push(Name::from(name)));
+    instruction.names(&mut |name| all.push(Name::from(name)));
     all
 }
 

@@ -27,7 +27,7 @@ pub use actions::{
     ScheduleState,
 };
 pub use record::{
-    ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG, RangeChange,
+    ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG, NUMBERED_POINTERS, RangeChange,
     RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
 };
 
