@@ -97,10 +97,11 @@ pub const AGGREGATE: Document =
 pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
 pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
+pub const FUSED: Document = document("fused", 1, "`apex fuse --json`");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 40] = [
+pub const ALL: [Document; 41] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -139,6 +140,7 @@ pub const ALL: [Document; 40] = [
     AGGREGATE,
     HUB,
     TUNED,
+    FUSED,
     VERIFIED,
     IMPORT,
 ];

@@ -1,10 +1,11 @@
 //! Contraction: the compiler may round a product and a sum once, as if they were one `fma`, if
-//! neither names a rounding.
+//! neither names a rounding. It also does this with approximate quotients, which are products with a
+//! reciprocal (`findings/ptxas-contracts-approximate-divisions.sh`).
 //!
 //! A kernel in which a product may reach a sum is refused ([`check`]): the compiler decides, and
 //! might decide otherwise in the joined kernel. In all others, no product is contracted, so
-//! [`forbid`] names the rounding of each product, which is what it had, and no sum behind the seam
-//! can be joined with it.
+//! [`forbid`] names the rounding of each product and each sum, which is what they had, and no sum
+//! behind the seam can be joined with a product before it.
 
 use ptx::syntax::tree::{Function, Instruction, Mnemonic, Operand, Statement};
 use std::collections::HashSet;
@@ -50,18 +51,19 @@ pub(crate) fn check(function: &Function) -> Result<(), u32> {
     sum.map_or(Ok(()), |sum| Err(sum.position.line))
 }
 
-/// Names the rounding of a product that names none.
+/// Names the rounding of a product or a sum that names none.
 pub(crate) fn forbid(instruction: &mut Instruction) {
-    if is_product(instruction) {
-        let text = instruction.mnemonic.text();
-        let rest = text.strip_prefix("mul").unwrap_or_default();
-        instruction.mnemonic = Mnemonic::new(format!("mul.rn{rest}").as_str().into());
+    let opcode = instruction.mnemonic.opcode();
+    if matches!(opcode, "mul" | "add" | "sub") && is_open(instruction) {
+        let rest = instruction.mnemonic.text().strip_prefix(opcode).unwrap_or_default();
+        instruction.mnemonic = Mnemonic::new(format!("{opcode}.rn{rest}").as_str().into());
     }
 }
 
-/// Whether an instruction multiplies numbers and leaves the rounding open.
+/// Whether an instruction multiplies numbers, or divides them approximately, and leaves the rounding
+/// open.
 fn is_product(instruction: &Instruction) -> bool {
-    instruction.mnemonic.opcode() == "mul" && is_open(instruction)
+    matches!(instruction.mnemonic.opcode(), "mul" | "div") && is_open(instruction)
 }
 
 fn is_sum(instruction: &Instruction) -> bool {

@@ -144,7 +144,8 @@ fn what_flows_elementwise_is_joined() {
     let pair = Pair::of(&double, &more, A_TO_B);
     assert_eq!(pair.run(&shot(), &mut arena, Rules::ALL), Outcome::Same);
     let text = pair.fused(Rules::ALL).unwrap().module.to_string();
-    assert!(text.contains("mul.rn.f32") && !text.contains("mul.f32") && !text.contains(".nc"), "{text}");
+    assert!(text.contains("mul.rn.f32") && text.contains("add.rn.f32") && !text.contains(".nc"), "{text}");
+    assert!(!text.contains("mul.f32") && !text.contains("add.f32"), "{text}");
     assert_eq!(text.matches(".param .u").count(), 7, "{text}");
     // In place, and into the first one's input.
     for (to, from) in [('b', 'b'), ('a', 'b')] {
@@ -185,6 +186,12 @@ fn what_the_compiler_may_contract_is_refused() {
     let plain = elementwise('c', 'b', "add.f32 %f2, %f1, %f1");
     let refusal = Pair::of(&open, &plain, A_TO_B).fused(Rules::ALL).unwrap_err();
     assert!(matches!(refusal, Refusal::Contraction(Part::First, _)), "{refusal}");
+    // An approximate quotient is a product with a reciprocal.
+    for division in ["div.approx.f32", "div.full.ftz.f32"] {
+        let quotient = open.replace("mul.f32 %f3", &format!("{division} %f3"));
+        let refusal = Pair::of(&quotient, &plain, A_TO_B).fused(Rules::ALL).unwrap_err();
+        assert!(matches!(refusal, Refusal::Contraction(Part::First, _)), "{refusal}");
+    }
     let refusal = Pair::of(&plain.replace("%c, %l", "%b, %l").replace("%b, %l; ld", "%a, %l; ld"), &open.replace("%b, %l", "%c, %l"), A_TO_B)
         .fused(Rules::ALL)
         .unwrap_err();
