@@ -37,7 +37,8 @@ pub fn check(driver: &Path, candidate: &Candidate, joined: &Joined) -> anyhow::R
     if sizes.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes)) > MOST_BYTES {
         return Ok(Checked::Not("not executed: its memory is larger than 1 GiB".to_owned()));
     }
-    let path = CString::new(driver.as_os_str().as_bytes()).context("the CPU device's path has a zero byte")?;
+    let path =
+        CString::new(driver.as_os_str().as_bytes()).context("the CPU device's path has a zero byte")?;
     let device = Device::open_driver(&path).context("cannot open the CPU device")?;
     let separate = [Part::First, Part::Second].map(|part| {
         let at = usize::from(part == Part::Second);

@@ -25,11 +25,16 @@ fn launches_that_follow_each_other_become_one() {
     assert_eq!(pair["joined"]["checked"], "same", "{json}");
     let written = std::fs::read_to_string(sandbox.path("fused/1.ptx")).unwrap();
     assert!(written.contains(".visible .entry apex_fused("), "{written}");
-    assert!(written.contains("// Parameter 0 of the first kernel and parameter 1 of the second must be equal."));
+    assert!(
+        written.contains("// Parameter 0 of the first kernel and parameter 1 of the second must be equal.")
+    );
     let module = ptx::parse(&written).unwrap_or_else(|error| panic!("{}", error.render("1.ptx", &written)));
     assert!(ptx::verify(&module).is_empty());
     let page = text(&output(&mut sandbox.apex(&["fuse", "s"]), 0).stdout).replace("\n   ", " ");
-    assert!(page.contains("36 kB fewer are read in all (computed); the same bits on the CPU device"), "{page}");
+    assert!(
+        page.contains("36 kB fewer are read in all (computed); the same bits on the CPU device"),
+        "{page}"
+    );
 }
 
 #[test]

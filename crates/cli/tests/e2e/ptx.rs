@@ -242,7 +242,10 @@ fn accesses_of_a_file_are_counted_with_the_change_that_mends_them() {
     };
     let page = text(&run(&["--grid", "1", "--block", "16,16"], 1).stdout);
     assert!(page.contains("columns.cu:7") && page.contains("16 sectors"), "{page}");
-    assert!(page.replace("\n   ", " ").contains("4 sectors instead of 16 for each warp (computed)"), "{page}");
+    assert!(
+        page.replace("\n   ", " ").contains("4 sectors instead of 16 for each warp (computed)"),
+        "{page}"
+    );
     let json = text(&run(&["--grid", "1", "--block", "16,16", "--json"], 1).stdout);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "apex.ptx-requests/1");

@@ -11,6 +11,7 @@ use super::code::{Action, Code, Guard, Input, NONE, Register, Step};
 use super::latency::Latency;
 use super::schedule::{self, Issue, Order};
 use super::slice;
+use ptx::Position;
 use ptx::body::{
     Body, Home, LabelId, Line, Names, Operand, RegisterId, SpecialRegister, Symbol, TableId, VariableId,
     component,
@@ -18,7 +19,6 @@ use ptx::body::{
 use ptx::facts::Place;
 use ptx::instruction::{Class, Operation, Operations};
 use ptx::machine;
-use ptx::Position;
 use ptx::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
 
 /// Calls within calls that are followed.

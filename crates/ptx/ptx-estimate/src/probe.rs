@@ -121,8 +121,7 @@ impl Estimator {
         arguments: &[Argument],
     ) -> Vec<Requested> {
         let bytes: Vec<u64> = kernel.params.iter().map(|parameter| parameter.bytes().unwrap_or(0)).collect();
-        let [small, large] =
-            [1, LARGE].map(|number| self.trial(launch, &filled(&bytes, arguments, number)));
+        let [small, large] = [1, LARGE].map(|number| self.trial(launch, &filled(&bytes, arguments, number)));
         let one = |(at, large): (usize, Trial)| {
             let step = &self.code.steps[at];
             let Action::Access(access) = &step.action else { return None };
@@ -236,7 +235,8 @@ impl Trial {
 
 /// Bytes from each active lane to the next, if they are all the same.
 fn lane_step(base: &Value, live: u32) -> Option<i64> {
-    let live: Vec<u64> = (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).collect();
+    let live: Vec<u64> =
+        (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).collect();
     let mut steps = live.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as i64);
     let first = steps.next()?;
     steps.all(|step| step == first).then_some(first)
@@ -284,9 +284,7 @@ impl Groups {
                 let found = request.wavefronts();
                 Trial { known: Some((found.count, found.count - found.excessive)), ..trial }
             }
-            Some(StateSpace::Const) => {
-                Trial { known: Some((request.distinct_addresses(), 1)), ..trial }
-            }
+            Some(StateSpace::Const) => Trial { known: Some((request.distinct_addresses(), 1)), ..trial },
             _ => {
                 let index = *self.open.entry(access.address).or_insert_with(|| {
                     self.all.push(Group { base: first.unwrap_or(0), ..Group::default() });

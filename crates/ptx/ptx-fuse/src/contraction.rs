@@ -12,8 +12,8 @@ use std::collections::HashSet;
 
 /// Instructions whose result is another number, with which nothing is contracted, or that is none.
 const ENDS: [&str; 20] = [
-    "add", "sub", "mul", "fma", "mad", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "min",
-    "max", "setp", "set", "ld", "cvt",
+    "add", "sub", "mul", "fma", "mad", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh",
+    "min", "max", "setp", "set", "ld", "cvt",
 ];
 
 /// Refuses a kernel in which a product may be contracted with a sum.
@@ -78,7 +78,9 @@ fn is_open(instruction: &Instruction) -> bool {
 
 /// Whether no type of it is one of floating-point numbers.
 fn is_integer(instruction: &Instruction) -> bool {
-    let is_float = |part: &str| part.starts_with("bf") || part.starts_with('f') && part[1..].starts_with(|c: char| c.is_ascii_digit());
+    let is_float = |part: &str| {
+        part.starts_with("bf") || part.starts_with('f') && part[1..].starts_with(|c: char| c.is_ascii_digit())
+    };
     !instruction.mnemonic.modifiers().any(is_float)
 }
 

@@ -10,8 +10,8 @@ use crate::{Kernel, MOST_PARAMETER_BYTES, NAME, Part, Refusal, Same};
 use ptx::Position;
 use ptx::syntax::Module;
 use ptx::syntax::tree::{
-    Address, AddressBase, Directive, Function, Instruction, Item, Linkage, Mnemonic, Name, Operand, Statement,
-    Variable,
+    Address, AddressBase, Directive, Function, Instruction, Item, Linkage, Mnemonic, Name, Operand,
+    Statement, Variable,
 };
 use std::collections::HashMap;
 
@@ -27,7 +27,8 @@ pub(crate) fn module(
     let [one, other] = [(Part::First, first), (Part::Second, second)]
         .map(|(part, kernel)| kernel.function().ok_or(Refusal::NoCode(part)));
     let (one, other) = (one?, other?);
-    if first.module.target != second.module.target || first.module.address_size != second.module.address_size {
+    if first.module.target != second.module.target || first.module.address_size != second.module.address_size
+    {
         return Err(Refusal::Targets);
     }
     let parameters = parameters(one, other, same)?;
@@ -171,7 +172,9 @@ fn rename(operand: &mut Operand, names: &HashMap<Name, Name>) {
     match operand {
         Operand::Name(name) | Operand::Offset(name, _) | Operand::Element(name, _) => other(name),
         Operand::Indexed(name, _, _) => other(name),
-        Operand::Vector(parts) | Operand::List(parts) => parts.iter_mut().for_each(|part| rename(part, names)),
+        Operand::Vector(parts) | Operand::List(parts) => {
+            parts.iter_mut().for_each(|part| rename(part, names))
+        }
         Operand::Address(Address { base: AddressBase::Name(name), .. }) => other(name),
         _ => {}
     }

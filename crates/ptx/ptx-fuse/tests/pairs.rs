@@ -30,7 +30,8 @@ type Roles = [usize; 3];
 
 /// The parameters of `k(a, b, c, n, w, h, m)`, each with its bytes.
 fn arguments(shot: &Shot, arena: &Arena, roles: Roles) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = roles.iter().map(|&buffer| arena.buffer(buffer).to_le_bytes().to_vec()).collect();
+    let mut all: Vec<Vec<u8>> =
+        roles.iter().map(|&buffer| arena.buffer(buffer).to_le_bytes().to_vec()).collect();
     all.extend([shot.n, shot.w, shot.h].iter().map(|number| number.to_le_bytes().to_vec()));
     all.push(shot.m.to_le_bytes().to_vec());
     all
@@ -98,17 +99,20 @@ impl Pair {
             return Outcome::Refused(Refusal::Together(refusal));
         }
         let mut random = Random::named(SEED, "contents");
-        let word = |random: &mut Random| u128::from_le_bytes(std::array::from_fn(|at| match at % 4 {
-            3 => 0x3f + (random.below(2) as u8),
-            _ => random.below(256) as u8,
-        }));
+        let word = |random: &mut Random| {
+            u128::from_le_bytes(std::array::from_fn(|at| match at % 4 {
+                3 => 0x3f + (random.below(2) as u8),
+                _ => random.below(256) as u8,
+            }))
+        };
         let words: Vec<u128> = (0..arena.words()).map(|_| word(&mut random)).collect();
         let text = fused.module.to_string();
         let mut step = |module: &ptx::Module, words: &[u128], name: &str, parameters: &[u8]| {
             arena.run_kernel(words, &compile(module, &text), name, shot.config, parameters)
         };
         let [first, second] = [0, 1].map(|part| packed(given[part].iter()));
-        let expected = step(&self.first, &words, "k", &first).and_then(|words| step(&self.second, &words, "k", &second));
+        let expected =
+            step(&self.first, &words, "k", &first).and_then(|words| step(&self.second, &words, "k", &second));
         // (A kernel that leaves its buffers is no pair.)
         let Ok(expected) = expected else { return Outcome::Same };
         match step(&fused.module, &words, NAME, &parameters) {
@@ -159,8 +163,10 @@ fn threads_that_meet_are_not_joined() {
     let mut arena = Arena::new();
     let double = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
     let reading = |address: &str| {
-        kernel(&format!("{GUARD} add.s64 %q10, %b, {address}; ld.global.f32 %f2, [%q10]; add.s64 %q11, %c, %l; \
-             st.global.f32 [%q11], %f2"))
+        kernel(&format!(
+            "{GUARD} add.s64 %q10, %b, {address}; ld.global.f32 %f2, [%q10]; add.s64 %q11, %c, %l; \
+             st.global.f32 [%q11], %f2"
+        ))
     };
     // The next element, one that all read, a mirrored one, and one by another factor.
     let next = reading("%l").replace("[%q10]", "[%q10+4]");
@@ -192,12 +198,19 @@ fn what_the_compiler_may_contract_is_refused() {
         let refusal = Pair::of(&quotient, &plain, A_TO_B).fused(Rules::ALL).unwrap_err();
         assert!(matches!(refusal, Refusal::Contraction(Part::First, _)), "{refusal}");
     }
-    let refusal = Pair::of(&plain.replace("%c, %l", "%b, %l").replace("%b, %l; ld", "%a, %l; ld"), &open.replace("%b, %l", "%c, %l"), A_TO_B)
-        .fused(Rules::ALL)
-        .unwrap_err();
+    let refusal = Pair::of(
+        &plain.replace("%c, %l", "%b, %l").replace("%b, %l; ld", "%a, %l; ld"),
+        &open.replace("%b, %l", "%c, %l"),
+        A_TO_B,
+    )
+    .fused(Rules::ALL)
+    .unwrap_err();
     assert!(matches!(refusal, Refusal::Contraction(Part::Second, _)), "{refusal}");
     // A rounding that is named, and a product that ends in another operation.
-    for statements in ["mul.rn.f32 %f3, %f1, %f1; add.f32 %f2, %f3, %f1", "mul.f32 %f3, %f1, %f1; max.f32 %f4, %f3, %f1; add.f32 %f2, %f4, %f1"] {
+    for statements in [
+        "mul.rn.f32 %f3, %f1, %f1; add.f32 %f2, %f3, %f1",
+        "mul.f32 %f3, %f1, %f1; max.f32 %f4, %f3, %f1; add.f32 %f2, %f4, %f1",
+    ] {
         let pair = Pair::of(&elementwise('b', 'a', statements), &plain, A_TO_B);
         assert_eq!(pair.run(&shot(), &mut Arena::new(), Rules::ALL), Outcome::Same);
     }
@@ -219,7 +232,9 @@ fn corpus() -> Vec<Case> {
     let mut cases = written::cases();
     cases.extend(traps::cases());
     cases.extend(generate::cases(SEED));
-    cases.retain(|case| case.truth == Truth::Qualifies && case.shots.iter().any(|shot| shot.layout == Layout::Separate));
+    cases.retain(|case| {
+        case.truth == Truth::Qualifies && case.shots.iter().any(|shot| shot.layout == Layout::Separate)
+    });
     cases
 }
 

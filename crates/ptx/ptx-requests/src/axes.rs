@@ -81,8 +81,22 @@ fn is_place(name: &str) -> bool {
 /// Whether an instruction depends on the threads of its warp, or names the place as a whole.
 fn works_by_warp(instruction: &Instruction) -> bool {
     const BY_WARP: [&str; 16] = [
-        "shfl", "vote", "match", "redux", "activemask", "wmma", "mma", "ldmatrix", "stmatrix", "movmatrix",
-        "wgmma", "elect", "call", "barrier", "tcgen05", "setmaxnreg",
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "activemask",
+        "wmma",
+        "mma",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+        "wgmma",
+        "elect",
+        "call",
+        "barrier",
+        "tcgen05",
+        "setmaxnreg",
     ];
     let mut whole = false;
     instruction.operands.iter().for_each(|operand| whole |= names_whole(operand));
@@ -92,7 +106,9 @@ fn works_by_warp(instruction: &Instruction) -> bool {
 /// Whether an operand names a register that tells the place of a thread in another way.
 fn names_whole(operand: &Operand) -> bool {
     let tells = |name: &str| {
-        ["%laneid", "%warpid", "%lanemask", "%cluster", "%nwarpid"].iter().any(|known| name.starts_with(known))
+        ["%laneid", "%warpid", "%lanemask", "%cluster", "%nwarpid"]
+            .iter()
+            .any(|known| name.starts_with(known))
     };
     match operand {
         Operand::Name(name) => is_place(name) || tells(name),

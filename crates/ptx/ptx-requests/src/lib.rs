@@ -179,7 +179,9 @@ impl Report {
         let accesses: Vec<usize> = match tried.accesses {
             Some(accesses) => accesses,
             None => (0..self.accesses.len())
-                .filter(|&at| is_excessive(&self.accesses[at]) && same(&self.accesses[at]) < cost(&self.accesses[at]))
+                .filter(|&at| {
+                    is_excessive(&self.accesses[at]) && same(&self.accesses[at]) < cost(&self.accesses[at])
+                })
                 .collect(),
         };
         let before = accesses.iter().map(|&at| cost(&self.accesses[at])).sum();

@@ -8,6 +8,7 @@
 use crate::tree::{lists, rewritten};
 use crate::{Change, Tried, find, is_excessive, place};
 use cuda_launch::LaunchConfig;
+use ptx::Position;
 use ptx::analysis::{Atom, Values};
 use ptx::body::{Base, Body, InstructionId, Names, Symbol, VariableId};
 use ptx::flow::Flow;
@@ -15,7 +16,6 @@ use ptx::instruction::{Operations, Shape, accesses as accesses_of};
 use ptx::syntax::tree::{
     Address, AddressBase, Constant, Instruction, Item, Linkage, Mnemonic, Name, Operand, Statement, Variable,
 };
-use ptx::Position;
 use ptx::syntax::{Module, ScalarType, StateSpace};
 use ptx_estimate::Requested;
 use std::collections::HashMap;
@@ -186,7 +186,9 @@ fn padded(module: &Module, kernel: &str, array: &Array, row: u64) -> Option<Modu
     let mut module = rewritten(module, kernel, |body| {
         let mut names = false;
         lists(body, &mut |list| {
-            names |= list.iter().any(|one| matches!(one, Statement::Variable(known) if known.name.starts_with(SCRATCH)));
+            names |= list
+                .iter()
+                .any(|one| matches!(one, Statement::Variable(known) if known.name.starts_with(SCRATCH)));
             let mut rewritten = Vec::new();
             for statement in std::mem::take(list) {
                 access(statement, array, row, &mut rewritten);

@@ -55,8 +55,9 @@ pub(crate) fn mentions(instruction: &Instruction, wanted: &str) -> bool {
 /// Whether an instruction only computes in registers.
 pub(crate) fn is_pure(instruction: &Instruction) -> bool {
     const PURE: [&str; 28] = [
-        "add", "sub", "mul", "mad", "fma", "div", "rem", "neg", "abs", "min", "max", "and", "or", "xor", "not",
-        "shl", "shr", "mov", "cvt", "cvta", "setp", "selp", "lop3", "bfe", "bfi", "shf", "rcp", "sqrt",
+        "add", "sub", "mul", "mad", "fma", "div", "rem", "neg", "abs", "min", "max", "and", "or", "xor",
+        "not", "shl", "shr", "mov", "cvt", "cvta", "setp", "selp", "lop3", "bfe", "bfi", "shf", "rcp",
+        "sqrt",
     ];
     PURE.contains(&instruction.mnemonic.opcode())
 }

@@ -100,11 +100,13 @@ fn executed(arena: &mut Arena, module: &ptx::Module, launch: LaunchConfig) -> (V
     let found = ptx::verify(&module);
     assert!(found.is_empty(), "{found:?}\n{text}");
     let linked = arena::compile(&module, &text);
-    let words: Vec<u128> = (0..arena.words() as u128).map(|word| word * 0x3f80_0001_4000_0003_4080_0007).collect();
+    let words: Vec<u128> =
+        (0..arena.words() as u128).map(|word| word * 0x3f80_0001_4000_0003_4080_0007).collect();
     arena.fill(&words);
-    let params: Vec<u8> = 
+    let params: Vec<u8> =
         [0, 1].iter().flat_map(|&buffer| aligned(arena.buffer(buffer)).to_le_bytes()).collect();
-    let params = LaunchParams { config: launch, cooperative: false, stack: 1024, workers: 1, params: &params };
+    let params =
+        LaunchParams { config: launch, cooperative: false, stack: 1024, workers: 1, params: &params };
     let kernel = linked.program().kernel("k").expect("there is a kernel");
     let options = WatchOptions { count: true, sample: None, check: false };
     let (outcome, seen) = watch(&linked, kernel, &params, &*arena, &AtomicBool::new(false), options);
@@ -157,9 +159,8 @@ fn a_flat_block_stays_where_the_proof_allows_it() {
 
 #[test]
 fn rows_of_a_tile_are_padded() {
-    let expected = |name: &str| {
-        (Change::PadRows { variable: name.to_owned(), row_bytes: 128, padding: 4 }, 32, 1)
-    };
+    let expected =
+        |name: &str| (Change::PadRows { variable: name.to_owned(), row_bytes: 128, padding: 4 }, 32, 1);
     assert_eq!(mended(&Case::new(TILE, 1, (32, 32, 1))), expected("tile"));
     let body = TILE.replace(".shared .align 4 .b8 tile[4096]; ", "").replace("tile", "dynamic");
     let mut case = Case::new(&body, 1, (32, 32, 1));

@@ -39,7 +39,11 @@ pub fn address(allocation: u8, offset: u64) -> u64 {
 
 impl Given {
     /// `None` if an allocation has no number, or the record is damaged.
-    pub fn of(launch: LaunchConfig, recorded: &Arguments, numbers: &[u8; NUMBERED_POINTERS]) -> Option<Given> {
+    pub fn of(
+        launch: LaunchConfig,
+        recorded: &Arguments,
+        numbers: &[u8; NUMBERED_POINTERS],
+    ) -> Option<Given> {
         let mut bytes = recorded.bytes.clone();
         let mut allocations = BTreeMap::new();
         if recorded.pointers.len() > NUMBERED_POINTERS {
@@ -55,10 +59,16 @@ impl Given {
         let argument = |&(offset, length): &(u32, u32)| {
             let end = offset.checked_add(length)?;
             let value = bytes.get(offset as usize..end as usize)?.to_vec();
-            let mut inside = recorded.pointers.iter().zip(numbers).filter(|(one, _)| (offset..end).contains(&one.at));
+            let mut inside =
+                recorded.pointers.iter().zip(numbers).filter(|(one, _)| (offset..end).contains(&one.at));
             let first = inside.next();
             let whole = first.filter(|_| length == 8).map(|(one, &number)| (number, one.offset));
-            Some(Argument { offset, bytes: value, is_mixed: first.is_some() && whole.is_none(), pointer: whole })
+            Some(Argument {
+                offset,
+                bytes: value,
+                is_mixed: first.is_some() && whole.is_none(),
+                pointer: whole,
+            })
         };
         let arguments = recorded.parameters.iter().map(argument).collect::<Option<_>>()?;
         Some(Given { launch, arguments, allocations })

@@ -59,7 +59,8 @@ fn parts(
 ) -> Result<[Launched; 2], &'static str> {
     let [one, other] = configs.map(|config| code(config, process, profile, programs));
     let (one, other) = one.zip(other).ok_or("the session has no PTX of both kernels")?;
-    let samples = pair.samples.ok_or("the session has no arguments of two such launches: record it with --code")?;
+    let samples =
+        pair.samples.ok_or("the session has no arguments of two such launches: record it with --code")?;
     let given = |config: &Config, sample: &apex_trace::layout::ArgumentSample| {
         let recorded = process.definitions.arguments(sample.arguments)?;
         Given::of(config.launch, recorded, &sample.allocations)
@@ -113,7 +114,9 @@ fn ranges(part: &Launched, is_wanted: impl Fn(ptx_access::Use) -> bool) -> Optio
     for memory in sets.memory.iter().filter(|memory| is_wanted(memory.access)) {
         match memory.at(&given)? {
             Extent::Ranges(ranges) => {
-                all.extend(ranges.into_iter().filter(|(access, _)| is_wanted(*access)).map(|(_, range)| range));
+                all.extend(
+                    ranges.into_iter().filter(|(access, _)| is_wanted(*access)).map(|(_, range)| range),
+                );
             }
             Extent::Allocation(address) => {
                 if let Some((start, bytes)) = around(&part.given.allocations, address) {
@@ -144,8 +147,12 @@ fn answer(parts: [Launched; 2]) -> Answer {
     }
     let [first, second] = &parts.map(|part| part.name);
     let named = |refusal: Refusal| match refusal {
-        Refusal::Alone(Part::First, _) | Refusal::Contraction(Part::First, _) => format!("{first}: {refusal}"),
-        Refusal::Alone(Part::Second, _) | Refusal::Contraction(Part::Second, _) => format!("{second}: {refusal}"),
+        Refusal::Alone(Part::First, _) | Refusal::Contraction(Part::First, _) => {
+            format!("{first}: {refusal}")
+        }
+        Refusal::Alone(Part::Second, _) | Refusal::Contraction(Part::Second, _) => {
+            format!("{second}: {refusal}")
+        }
         other => other.to_string(),
     };
     Answer::Refused(refused.map_or_else(String::new, named))

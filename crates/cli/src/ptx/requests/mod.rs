@@ -173,7 +173,8 @@ fn of_file(args: &Args) -> anyhow::Result<Vec<Kernel>> {
     let (Some(grid), Some(block)) = (args.grid, args.block) else {
         bail!("a file does not tell how its kernels are launched: add --grid and --block, or name a session");
     };
-    let launch = LaunchConfig { dynamic_shared_bytes: args.shared.unwrap_or(0), ..LaunchConfig::new(grid, block) };
+    let launch =
+        LaunchConfig { dynamic_shared_bytes: args.shared.unwrap_or(0), ..LaunchConfig::new(grid, block) };
     let images = embedded::images(&bytes).map_err(|error| anyhow!("cannot read {shown}: {error}"))?;
     let mut all = Vec::new();
     for text in images.iter().filter_map(|contents| contents.ptx_for(u32::MAX)) {
@@ -288,11 +289,15 @@ fn sentence(change: &Change) -> String {
             "make arrays of the members of the structures of {structure_bytes} bytes, so that neighbouring threads access \
              neighbouring elements"
         ),
-        Change::ExchangeLoops => "exchange the loops: neighbouring threads take neighbouring elements, and the loop of \
+        Change::ExchangeLoops => {
+            "exchange the loops: neighbouring threads take neighbouring elements, and the loop of \
              each thread steps over all threads"
-            .to_owned(),
-        Change::TransposeTile => "transpose through a tile in shared memory, so that global memory is accessed along \
+                .to_owned()
+        }
+        Change::TransposeTile => {
+            "transpose through a tile in shared memory, so that global memory is accessed along \
              its rows"
-            .to_owned(),
+                .to_owned()
+        }
     }
 }

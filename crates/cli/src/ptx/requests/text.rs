@@ -34,8 +34,12 @@ fn show_kernel(out: &mut dyn Write, kernel: &Kernel, style: Style, width: usize)
     for (at, line) in table.lines(width).into_iter().enumerate() {
         writeln!(out, "{}", if at == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }
-    let mut sentences: Vec<String> =
-        kernel.remedies.iter().enumerate().map(|(at, remedy)| format!("{}. {}", at + 1, said(remedy))).collect();
+    let mut sentences: Vec<String> = kernel
+        .remedies
+        .iter()
+        .enumerate()
+        .map(|(at, remedy)| format!("{}. {}", at + 1, said(remedy)))
+        .collect();
     if kernel.accesses.iter().any(|access| access.by_parameter) {
         sentences.push("* depends on a number among the arguments, which was taken to be 4,096".to_owned());
     }
