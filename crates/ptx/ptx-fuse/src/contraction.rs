@@ -1,6 +1,6 @@
 //! Contraction: the compiler may round a product and a sum once, as if they were one `fma`, if
-//! neither names a rounding. It also does this with approximate quotients, which are products with a
-//! reciprocal (`findings/ptxas-contracts-approximate-divisions.sh`).
+//! neither names a rounding. It also does this with approximate quotients, which are products with
+//! a reciprocal (`findings/ptxas-contracts-approximate-divisions.sh`).
 //!
 //! A kernel in which a product may reach a sum is refused ([`check`]): the compiler decides, and
 //! might decide otherwise in the joined kernel. In all others, no product is contracted, so
@@ -60,8 +60,8 @@ pub(crate) fn forbid(instruction: &mut Instruction) {
     }
 }
 
-/// Whether an instruction multiplies numbers, or divides them approximately, and leaves the rounding
-/// open.
+/// Whether an instruction multiplies numbers, or divides them approximately, and leaves the
+/// rounding open.
 fn is_product(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic.opcode(), "mul" | "div") && is_open(instruction)
 }

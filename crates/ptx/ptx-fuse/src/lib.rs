@@ -1,6 +1,6 @@
 //! Two launches as one: the kernel that does for each thread what both kernels did.
 //!
-//! [`Fused::of`] writes the code of both kernels one after the other into a new kernel ([`joined`]),
+//! [`Fused::of`] writes the code of both kernels one after the other into a new kernel (`joined`),
 //! and has the proof of the crate `reshape` judge that kernel: no thread meets what another one
 //! stores, neither in one of the kernels nor between them. Then it does not matter that a thread
 //! begins with the second kernel's code before others have ended the first one's. What depends on
@@ -8,9 +8,9 @@
 //!
 //! # Invariants
 //! 1. *Unknown means no*, with the instruction and its line.
-//! 2. *Every result has the same bits.* A multiplication without rounding modifier may be contracted
-//!    with an addition; [`contraction`] refuses kernels in which that happens, and forbids it at the
-//!    seam.
+//! 2. *Every result has the same bits.* A multiplication without a rounding modifier may be
+//!    contracted with an addition; `contraction` refuses kernels in which that happens, and forbids
+//!    it at the seam.
 //! 3. Nothing that the first kernel stores is left out.
 
 mod contraction;

@@ -78,7 +78,8 @@ fn is_place(name: &str) -> bool {
     matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid")
 }
 
-/// Whether an instruction depends on the threads of its warp, or names the place as a whole.
+/// Whether an instruction depends on the threads of its warp or on their order, or names the place
+/// as a whole.
 fn works_by_warp(instruction: &Instruction) -> bool {
     const BY_WARP: [&str; 16] = [
         "shfl",
@@ -100,7 +101,11 @@ fn works_by_warp(instruction: &Instruction) -> bool {
     ];
     let mut whole = false;
     instruction.operands.iter().for_each(|operand| whole |= names_whole(operand));
-    whole || BY_WARP.contains(&instruction.mnemonic.opcode()) || instruction.mnemonic.text().contains(".warp")
+    let (text, opcode) = (instruction.mnemonic.text(), instruction.mnemonic.opcode());
+    // A barrier of some warps; an atomic operation whose result, or rounding, depends on the order.
+    let of_some = opcode == "bar" && (instruction.operands.len() != 1 || !text.starts_with("bar.sync"));
+    let in_order = opcode == "atom" || opcode == "red" && (text.contains(".f") || text.contains(".bf"));
+    whole || of_some || in_order || BY_WARP.contains(&opcode) || text.contains(".warp")
 }
 
 /// Whether an operand names a register that tells the place of a thread in another way.

@@ -3,9 +3,9 @@
 //! [`Report::of`] counts the sectors of global and the wavefronts of shared memory of each access
 //! in a launch (`Estimator::requests` is the counter). For accesses that ask for more than they
 //! need it tries changes that can be written into PTX: two to four neighbouring accesses become a
-//! vector ([`vector`]), the axes x and y of the threads are exchanged ([`axes`]), the rows of a
-//! shared array are padded ([`pad`]). The rewritten kernel is counted by the same counter. Changes
-//! of data structures and of loops are named only ([`named`]).
+//! vector (`vector`), the axes x and y of the threads are exchanged (`axes`), the rows of a
+//! shared array are padded (`pad`). The rewritten kernel is counted by the same counter. Changes
+//! of data structures and of loops are named only (`named`).
 //!
 //! # Invariants
 //! 1. *A rewritten kernel computes the same.* A rewrite that is not known to be exact is not made.

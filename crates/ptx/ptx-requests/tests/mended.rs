@@ -1,6 +1,6 @@
 //! Kernels whose accesses ask for too much: the change that is found is the expected one, and where
-//! it was counted, both kernels are executed: memory is the same, and what the executor counts falls
-//! by what was stated.
+//! it was counted, both kernels are executed: memory is the same, and what the executor counts
+//! falls by what was stated.
 
 #[path = "../../reshape/tests/shapes/arena.rs"]
 #[allow(dead_code, reason = "launches are watched here")]

@@ -1,13 +1,14 @@
 //! Adjacent launches of a session that could be one.
 //!
 //! [`candidates`] finds launches that follow each other in one stream with no other call between,
-//! in the same grid and block ([`adjacent`]). Where the session has the PTX of both kernels and
+//! in the same grid and block (`adjacent`). Where the session has the PTX of both kernels and
 //! what they were given (`apex run --code`), the access sets tell which bytes the second one reads
 //! that the first one has written, and `ptx-fuse` joins the kernels if that is proven for these
-//! launches ([`judge`]).
+//! launches (`judge`).
 //!
 //! # Invariants
-//! 1. *Every pair has an answer*: joined, refused with the reason, or not known and what is missing.
+//! 1. *Every pair has an answer*: joined, refused with the reason, or not known and what is
+//!    missing.
 //! 2. Saved bytes are computed from access sets, for the recorded launch.
 
 mod adjacent;
