@@ -32,7 +32,7 @@ fn launches_that_follow_each_other_become_one() {
     assert!(ptx::verify(&module).is_empty());
     let page = text(&output(&mut sandbox.apex(&["fuse", "s"]), 0).stdout).replace("\n   ", " ");
     assert!(
-        page.contains("36 kB fewer are read in all (computed); the same bits on the CPU device"),
+        page.contains("35.2 KiB fewer are read in all (computed); the same bits on the CPU device"),
         "{page}"
     );
 }
