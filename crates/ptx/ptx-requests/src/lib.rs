@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! 1. *A rewritten kernel computes the same.* A rewrite that is not known to be exact is not made.
-//! 2. *A gain is stated only if it was counted*, and if nothing else in the kernel got worse.
+//! 2. *A gain is stated only if it was counted*, and if the kernel's sums of sectors and of
+//!    wavefronts do not rise.
 //! 3. Accesses whose addresses depend on data are listed and never judged.
 
 mod axes;
@@ -163,7 +164,7 @@ impl Report {
         self.remedies.iter().find(|remedy| remedy.accesses.contains(&access))
     }
 
-    /// Counts a changed kernel; nothing if it does not ask for less, or for more elsewhere.
+    /// Counts a changed kernel; nothing if it does not ask for less in all.
     fn counted(&self, tried: Tried, kernel: &str, count: &Count<'_>) -> Option<Remedy> {
         let changed = Count { launch: tried.launch, ..*count }.accesses(&tried.module, kernel)?;
         let totals = Totals::of(&changed);

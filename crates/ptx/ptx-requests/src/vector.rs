@@ -68,7 +68,11 @@ fn suits(accesses: &[Requested], members: &[usize]) -> bool {
         let is_it = access.space == StateSpace::Global && access.direction != Direction::Atomic;
         is_it
             && access.cost.is_some_and(|cost| {
-                cost.lane_step.is_some_and(|step| step != 0) && fits(cost.lane_step) && fits(cost.round_step)
+                // (Rows of a length that is not known may begin anywhere.)
+                !cost.by_parameter
+                    && cost.lane_step.is_some_and(|step| step != 0)
+                    && fits(cost.lane_step)
+                    && fits(cost.round_step)
             })
     })
 }

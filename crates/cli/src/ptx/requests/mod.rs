@@ -283,6 +283,7 @@ fn sentence(change: &Change) -> String {
             "exchange x and y of threads and blocks, in the kernel and in the launch".to_owned()
         }
         Change::PadRows { variable, row_bytes, padding } => {
+            let variable = apex_kernel_names::function_name(variable);
             format!("pad each row of the shared array {variable} ({row_bytes} bytes) by {padding} bytes")
         }
         Change::StructureOfArrays { structure_bytes } => format!(

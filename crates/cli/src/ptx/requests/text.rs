@@ -38,7 +38,7 @@ fn show_kernel(out: &mut dyn Write, kernel: &Kernel, style: Style, width: usize)
         .remedies
         .iter()
         .enumerate()
-        .map(|(at, remedy)| format!("{}. {}", at + 1, said(remedy)))
+        .map(|(at, remedy)| format!("{}. {}", at + 1, said(remedy, kernel)))
         .collect();
     if kernel.accesses.iter().any(|access| access.by_parameter) {
         sentences.push("* depends on a number among the arguments, which was taken to be 4,096".to_owned());
@@ -70,15 +70,21 @@ fn row(access: &Access) -> [String; 5] {
     ]
 }
 
-fn said(remedy: &Remedy) -> String {
+fn said(remedy: &Remedy, kernel: &Kernel) -> String {
     let Some(counted) = &remedy.counted else {
         return format!("{} (not counted: it changes data or loops)", remedy.sentence);
     };
-    let unit = if remedy.change == "pad_rows" { "wavefronts" } else { "sectors" };
+    let (unit, all, all_before) = match remedy.change {
+        "pad_rows" => ("wavefronts", counted.totals.wavefronts, kernel.totals.wavefronts),
+        _ => ("sectors", counted.totals.sectors, kernel.totals.sectors),
+    };
     let mut said = format!(
         "{}: {} {unit} instead of {} for each warp (computed)",
         remedy.sentence, counted.after, counted.before
     );
+    if (all, all_before) != (counted.after, counted.before) {
+        said.push_str(&format!(", in the whole kernel {all} instead of {all_before}"));
+    }
     if remedy.change == "exchange_axes" {
         said.push_str(&format!(", launched as {}", counted.launch));
     }
