@@ -38,9 +38,11 @@ fn said(pair: &Pair) -> String {
     let Some(joined) = &pair.joined else {
         return pair.reason.clone().unwrap_or_default();
     };
-    let saved = pair.flowing_bytes.map(|bytes| units::bytes(bytes.saturating_mul(pair.times)));
-    let mut said = match saved {
-        Some(saved) => format!("one launch instead of two: {saved} fewer are read in all (computed)"),
+    let all = pair.flowing_bytes.map(|bytes| units::bytes(bytes.saturating_mul(pair.times)));
+    let mut said = match all {
+        Some(all) => format!(
+            "one launch instead of two: the second part reads what its own thread has just stored, {all} in all (computed)"
+        ),
         None => "one launch instead of two".to_owned(),
     };
     said.push_str(match &*joined.checked {

@@ -9,7 +9,7 @@
 //! # Invariants
 //! 1. *Every pair has an answer*: joined, refused with the reason, or not known and what is
 //!    missing.
-//! 2. Saved bytes are computed from access sets, for the recorded launch.
+//! 2. Flowing bytes are computed from access sets, for the recorded launch.
 
 mod adjacent;
 mod given;
@@ -64,19 +64,19 @@ pub struct Joined {
 }
 
 impl Candidate {
-    /// Bytes that joining saves in all launches, computed.
-    pub fn saved_bytes(&self) -> Option<u64> {
+    /// Bytes that flow in all launches, computed.
+    pub fn all_flowing_bytes(&self) -> Option<u64> {
         self.flowing_bytes.map(|bytes| bytes.saturating_mul(self.times))
     }
 }
 
-/// The candidates of a session, those that save most first. Pairs between which no data flows are
+/// The candidates of a session, those with most flowing bytes first. Pairs between which no data flows are
 /// left out.
 pub fn candidates(session: &Session, profile: &Profile) -> Vec<Candidate> {
     let programs = Programs::of(profile);
     let pairs = adjacent::pairs(session);
     let mut all: Vec<Candidate> =
         pairs.iter().filter_map(|pair| judge::candidate(pair, session, profile, &programs)).collect();
-    all.order_by_key(|one| std::cmp::Reverse((one.saved_bytes(), one.times)));
+    all.order_by_key(|one| std::cmp::Reverse((one.all_flowing_bytes(), one.times)));
     all
 }
