@@ -20,6 +20,7 @@ mod exit;
 mod explain;
 mod export;
 mod filters;
+mod fuse;
 mod history;
 mod hub;
 mod import;
@@ -92,6 +93,7 @@ enum Command {
     Attach(attach::Args),
     Import(import::Args),
     Tune(tune::Args),
+    Fuse(fuse::Args),
     Power(power::Args),
     Report(report::Args),
     Advise(advise::Args),
@@ -137,6 +139,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => attach::execute(&args, color),
         Command::Import(args) => import::execute(&args),
         Command::Tune(args) => tune::execute(&args, color),
+        Command::Fuse(args) => fuse::execute(&args, color),
         Command::Power(args) => power::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),

@@ -8,7 +8,7 @@ mod code;
 mod device;
 mod formats;
 mod recorded;
-mod syntax;
+pub mod syntax;
 pub mod table;
 
 use crate::output::{self, Color};

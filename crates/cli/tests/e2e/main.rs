@@ -20,6 +20,7 @@ mod endings;
 mod fast;
 mod filters;
 mod formats;
+mod fuse;
 mod host_code;
 mod host_stacks;
 mod hostile;

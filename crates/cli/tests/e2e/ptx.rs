@@ -1,4 +1,4 @@
-//! `apex ptx check` and `apex ptx access`: what they say of files, and with which status.
+//! `apex ptx check`, `access` and `requests`: what they say of files, and with which status.
 
 use crate::common::{Sandbox, output, text};
 use serde_json::Value;
@@ -212,4 +212,53 @@ fn access_sets_are_told_and_barriers_explained() {
     std::fs::write(sandbox.path("empty.ptx"), ".version 8.0\n.target sm_80\n.address_size 64\n").unwrap();
     let empty = run(&["empty.ptx"], 125);
     assert!(text(&empty.stderr).contains("holds no PTX of a kernel"), "{}", text(&empty.stderr));
+}
+
+const COLUMNS: &str = ".version 8.0
+.target sm_80
+.address_size 64
+.file 1 \"/src/columns.cu\"
+.visible .entry columns(.param .u64 to) {
+.reg .b32 %r<4>;
+.reg .b64 %rd<4>;
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, %tid.y;
+mad.lo.s32 %r3, %r1, 64, %r2;
+ld.param.u64 %rd1, [to];
+mul.wide.s32 %rd2, %r3, 4;
+add.s64 %rd3, %rd1, %rd2;
+.loc 1 7 3
+st.global.u32 [%rd3], %r3;
+ret; }
+";
+
+#[test]
+fn accesses_of_a_file_are_counted_with_the_change_that_mends_them() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("k.ptx"), COLUMNS).unwrap();
+    let run = |arguments: &[&str], status: i32| {
+        let arguments = [&["ptx", "requests", "k.ptx"], arguments].concat();
+        output(&mut sandbox.apex(&arguments), status)
+    };
+    let page = text(&run(&["--grid", "1", "--block", "16,16"], 1).stdout);
+    assert!(page.contains("columns.cu:7") && page.contains("16 sectors"), "{page}");
+    assert!(
+        page.replace("\n   ", " ").contains("4 sectors instead of 16 for each warp (computed)"),
+        "{page}"
+    );
+    let json = text(&run(&["--grid", "1", "--block", "16,16", "--json"], 1).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "apex.ptx-requests/1");
+    let kernel = &json["kernels"][0];
+    assert_eq!(kernel["remedies"][0]["change"], "exchange_axes");
+    assert_eq!(kernel["remedies"][0]["counted"]["after"], 4);
+    assert_eq!(kernel["accesses"][0]["least"], 4);
+    // One row of threads has nothing to exchange, and stores side by side.
+    run(&["--grid", "1", "--block", "1,32"], 0);
+    let none = text(&run(&[], 125).stderr);
+    assert!(none.contains("add --grid and --block"), "{none}");
+    let none = text(&run(&["--grid", "1", "--block", "32", "--kernel", "rows"], 125).stderr);
+    assert!(none.contains("no PTX of the kernel rows"), "{none}");
+    run(&["--grid", "1"], 2);
+    run(&["--grid", "1", "--block", "32", "--arg", "ptr"], 2);
 }

@@ -58,6 +58,7 @@ pub const PREDICTION: Document =
     document("prediction", 1, "a line of `apex predict --json -`").without_writer();
 pub const PTX_CHECK: Document = document("ptx-check", 1, "`apex ptx check --json`");
 pub const PTX_ACCESS: Document = document("ptx-access", 1, "`apex ptx access --json`");
+pub const PTX_REQUESTS: Document = document("ptx-requests", 1, "`apex ptx requests --json`");
 pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
 pub const CHECK: Document = document("check", 1, "`apex check --json`");
 pub const FIGURES: Document = document("figures", 1, "`apex check --figures`");
@@ -96,10 +97,11 @@ pub const AGGREGATE: Document =
 pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
 pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
+pub const FUSED: Document = document("fused", 1, "`apex fuse --json`");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 39] = [
+pub const ALL: [Document; 41] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -108,6 +110,7 @@ pub const ALL: [Document; 39] = [
     PREDICTION,
     PTX_CHECK,
     PTX_ACCESS,
+    PTX_REQUESTS,
     DIFF,
     CHECK,
     FIGURES,
@@ -137,6 +140,7 @@ pub const ALL: [Document; 39] = [
     AGGREGATE,
     HUB,
     TUNED,
+    FUSED,
     VERIFIED,
     IMPORT,
 ];

@@ -269,6 +269,13 @@ impl<'a, T: Element> From<&'a Buffer<'_, T>> for Argument<'a> {
     }
 }
 
+impl<'a> From<&'a [u8]> for Argument<'a> {
+    /// An argument of any type, by its bytes.
+    fn from(bytes: &'a [u8]) -> Argument<'a> {
+        Argument { pointer: bytes.as_ptr().cast_mut().cast(), value: PhantomData }
+    }
+}
+
 /// The arguments of a launch: `arguments![&a, &b, &n]`.
 #[macro_export]
 macro_rules! arguments {
@@ -284,7 +291,8 @@ pub struct Buffer<'d, T: Element> {
 }
 
 impl<T: Element> Buffer<'_, T> {
-    pub(crate) fn address(&self) -> CUdeviceptr {
+    /// Its address on the device.
+    pub fn address(&self) -> CUdeviceptr {
         self.address
     }
 

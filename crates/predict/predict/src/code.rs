@@ -149,6 +149,16 @@ impl Code {
         Code { given: given(&self.function().params), ..self.clone() }
     }
 
+    /// The module that the kernel is in.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// What launches of it were given; empty if that is not known.
+    pub fn given(&self) -> &[LaunchArguments] {
+        &self.given
+    }
+
     fn function(&self) -> &Function {
         find(&self.module, Some(&self.name)).expect("it was found")
     }
@@ -229,8 +239,11 @@ fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, Stri
     }
 }
 
-/// The arguments as their parameters take them.
-fn given(function: &Function, arguments: &[Typed]) -> Result<Vec<Argument>, String> {
+/// The arguments as the parameters of a kernel take them.
+///
+/// # Errors
+/// More arguments than parameters, or one that does not fit its parameter.
+pub fn given(function: &Function, arguments: &[Typed]) -> Result<Vec<Argument>, String> {
     if arguments.len() > function.params.len() {
         let (given, taken) = (arguments.len(), function.params.len());
         return Err(format!("{given} arguments are given, and it takes {taken}"));

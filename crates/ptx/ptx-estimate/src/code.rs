@@ -6,6 +6,7 @@
 //!    a part of one; what it counts for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
+use ptx::Position;
 use ptx::body::SpecialRegister;
 use ptx::facts::Place;
 use ptx::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
@@ -48,6 +49,8 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// The line of the source that its access is on.
     pub(super) place: Option<Place>,
+    /// Where its access stands in the PTX.
+    pub(super) position: Position,
     /// Instructions that it stands for, by kind.
     pub(super) tally: Vec<(Class, u32)>,
     /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch

@@ -11,6 +11,7 @@ use super::code::{Action, Code, Guard, Input, NONE, Register, Step};
 use super::latency::Latency;
 use super::schedule::{self, Issue, Order};
 use super::slice;
+use ptx::Position;
 use ptx::body::{
     Body, Home, LabelId, Line, Names, Operand, RegisterId, SpecialRegister, Symbol, TableId, VariableId,
     component,
@@ -251,6 +252,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
         self.push(guard, action, (vec![(class, 1)], site.machine), issue);
         if let Some(step) = self.steps.last_mut() {
             step.place = Place::of(site.line);
+            step.position = site.line.instruction.position;
         }
     }
 
@@ -263,11 +265,12 @@ impl<'n, 'm> Compiler<'n, 'm> {
         (tally, machine): (Vec<(Class, u32)>, f64),
         issue: Issue,
     ) {
-        let place = None;
+        let (place, position) = (None, Position::default());
         self.steps.push(Step {
             guard,
             action,
             place,
+            position,
             tally,
             cycles: 0.0,
             serial_loads: 0.0,

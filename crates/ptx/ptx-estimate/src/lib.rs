@@ -73,6 +73,7 @@ use ptx_lower::scalar::lane_mask;
 
 use code::{Code, Input};
 use loops::Loops;
+pub use probe::{RequestCost, Requested};
 use sampling::Sampling;
 use value::{LANES, Value, guess, ones};
 use warp::Warp;

@@ -27,8 +27,8 @@ pub use actions::{
     ScheduleState,
 };
 pub use record::{
-    ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG, RangeChange,
-    RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
+    ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG,
+    NUMBERED_POINTERS, RangeChange, RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
 };
 
 /// The extension of process files.

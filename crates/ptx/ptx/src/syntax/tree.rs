@@ -423,6 +423,14 @@ pub struct Instruction {
     pub position: Position,
 }
 
+impl Instruction {
+    /// Calls `visit` for each name in the guard and the operands, as it is written.
+    pub fn names(&self, visit: &mut impl FnMut(&str)) {
+        self.predicate.iter().for_each(|predicate| visit(&predicate.register));
+        self.operands.iter().for_each(|operand| operand.names(visit));
+    }
+}
+
 /// Guard of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predicate {
@@ -526,6 +534,33 @@ pub enum Operand {
     List(Vec<Operand>),
     /// `[base + bytes]`.
     Address(Address),
+}
+
+impl Operand {
+    /// Calls `visit` for each name in the operand, as it is written. (The parser bounds the depth.)
+    pub fn names(&self, visit: &mut impl FnMut(&str)) {
+        match self {
+            Operand::Name(name)
+            | Operand::Component(name, _)
+            | Operand::Offset(name, _)
+            | Operand::Element(name, _)
+            | Operand::Not(name)
+            | Operand::Negated(name) => visit(name),
+            Operand::Indexed(array, index, _) => [array, index].iter().for_each(|name| visit(name)),
+            Operand::Pair(first, second) => [first, second].iter().for_each(|one| one.names(visit)),
+            Operand::Vector(parts) | Operand::List(parts) => {
+                parts.iter().for_each(|part| part.names(visit));
+            }
+            Operand::Address(address) => {
+                match &address.base {
+                    AddressBase::Name(name) | AddressBase::Component(name, _) => visit(name),
+                    AddressBase::Absolute => {}
+                }
+                address.rest.iter().for_each(|part| part.names(visit));
+            }
+            Operand::Constant(_) | Operand::Sink => {}
+        }
+    }
 }
 
 /// `[base + bytes]`, or `[base, coordinates…]` of textures, surfaces and tensors.

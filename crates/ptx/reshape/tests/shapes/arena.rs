@@ -48,6 +48,11 @@ impl Arena {
         self.0.copy_from_slice(words);
     }
 
+    #[allow(dead_code, reason = "tests that watch launches read it")]
+    pub fn contents(&self) -> Vec<u128> {
+        self.0.clone()
+    }
+
     pub fn words(&self) -> usize {
         self.0.len()
     }
@@ -60,8 +65,20 @@ impl Arena {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<Vec<u128>, Failure> {
+        self.run_kernel(words, linked, "k", config, params)
+    }
+
+    /// The same of a kernel of this name.
+    pub fn run_kernel(
+        &mut self,
+        words: &[u128],
+        linked: &Linked,
+        name: &str,
+        config: LaunchConfig,
+        params: &[u8],
+    ) -> Result<Vec<u128>, Failure> {
         self.fill(words);
-        let kernel = linked.program().kernel("k").expect("the kernel is called k");
+        let kernel = linked.program().kernel(name).expect("there is such a kernel");
         let params = LaunchParams { config, cooperative: false, stack: 1024, workers: 1, params };
         let cancel = self.1.as_ref().map(Watch::begin).unwrap_or_default();
         let outcome = launch(linked, kernel, &params, &*self, &cancel);

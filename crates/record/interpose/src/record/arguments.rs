@@ -18,7 +18,7 @@ use crate::tables::{push, put};
 use crate::{driver, limits};
 use apex_call_frames::memory::word_at;
 use apex_trace::definition::{ArgumentMemory, Arguments, Definition, Pointer};
-use apex_trace::layout::{ArgumentSample, MemoryKind, NO_CONFIG, Slots as _, flags};
+use apex_trace::layout::{ArgumentSample, MemoryKind, NO_CONFIG, NUMBERED_POINTERS, Slots as _, flags};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -59,6 +59,8 @@ pub struct Given {
     ids: HashMap<u64, u32>,
     /// The number of different ones of each configuration.
     of_config: HashMap<u32, usize>,
+    /// The numbers of allocations, by their start and size.
+    allocations: HashMap<(u64, u64), u8>,
     /// Configurations whose kinds of memory were looked at.
     memory_of: HashMap<u32, ()>,
 }
@@ -93,11 +95,14 @@ impl Thread {
         if !recorder.keeps_code() {
             return;
         }
-        // SAFETY: by contract.
-        let read = || unsafe { read(function, passed) }.map(|found| recorder.arguments(config, found));
-        if let Some(arguments) = guarded(read).flatten() {
+        let read = || {
+            // SAFETY: by contract.
+            let (found, bases) = unsafe { read(function, passed) }?;
+            Some((recorder.numbers(&found, &bases), recorder.arguments(config, found)))
+        };
+        if let Some((allocations, arguments)) = guarded(read).flatten() {
             let head = ArgumentSample::head(flags, start, start);
-            self.push(&ArgumentSample { head, config, arguments, reserved: 0 });
+            self.push(&ArgumentSample { head, config, arguments, allocations });
         }
         recorder.spend(self.clock.now() - begun);
     }
@@ -133,6 +138,26 @@ impl Recorder {
         }
     }
 
+    /// The numbers of the allocations that the first pointers point into; 0 for those that come
+    /// after the last number. An allocation at the place of an earlier one of its size has its
+    /// number.
+    fn numbers(&self, found: &Arguments, bases: &[u64]) -> [u8; NUMBERED_POINTERS] {
+        // As below.
+        let mut given = self.given_arguments.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = [0; NUMBERED_POINTERS];
+        for (number, pointer) in numbers.iter_mut().zip(&found.pointers) {
+            let Some(&base) = bases.get(pointer.allocation as usize) else { continue };
+            let key = (base, pointer.allocation_bytes);
+            let next = u8::try_from(given.allocations.len() + 1).unwrap_or(0);
+            let known = given.allocations.get(&key).copied();
+            *number = known.unwrap_or(next);
+            if known.is_none() && next > 0 {
+                put(&mut given.allocations, key, next);
+            }
+        }
+        numbers
+    }
+
     /// The identifier of what a configuration was given; 0 where it has as many as are kept.
     fn arguments(&self, config: u32, found: Arguments) -> u32 {
         let mut hasher = DefaultHasher::new();
@@ -162,15 +187,16 @@ struct Found {
     bytes: Vec<u8>,
 }
 
-/// The arguments of a launch, of no configuration yet, without addresses.
+/// The arguments of a launch, of no configuration yet, without addresses; and where the
+/// allocations begin that they point into.
 ///
 /// # Safety
 /// As [`Thread::sample_arguments`].
-unsafe fn read(function: CUfunction, passed: Passed) -> Option<Arguments> {
+unsafe fn read(function: CUfunction, passed: Passed) -> Option<(Arguments, Vec<u64>)> {
     // SAFETY: by contract.
     let Found { parameters, mut bytes } = unsafe { bytes_of(function, passed) }?;
-    let pointers = take_pointers(&parameters, &mut bytes);
-    Some(Arguments { id: 0, config: 0, parameters, bytes, pointers })
+    let (pointers, bases) = take_pointers(&parameters, &mut bytes);
+    Some((Arguments { id: 0, config: 0, parameters, bytes, pointers }, bases))
 }
 
 /// The bytes of a launch's parameters; `None` where the driver does not tell where parameters lie,
@@ -219,8 +245,9 @@ fn words(parameters: &[(u32, u32)]) -> impl Iterator<Item = (u32, usize)> {
     })
 }
 
-/// Replaces pointers in a kernel's parameters by zeros, and says what they point to.
-fn take_pointers(parameters: &[(u32, u32)], bytes: &mut [u8]) -> Vec<Pointer> {
+/// Replaces pointers in a kernel's parameters by zeros, and says what they point to; and where the
+/// allocations begin.
+fn take_pointers(parameters: &[(u32, u32)], bytes: &mut [u8]) -> (Vec<Pointer>, Vec<u64>) {
     let (mut pointers, mut bases) = (Vec::new(), Vec::new());
     for (_, at) in words(parameters).take(MOST_LOOK_UPS) {
         let word = &mut bytes[at..at + 8];
@@ -239,5 +266,5 @@ fn take_pointers(parameters: &[(u32, u32)], bytes: &mut [u8]) -> Vec<Pointer> {
             offset: address - base,
         });
     }
-    pointers
+    (pointers, bases)
 }

@@ -266,6 +266,9 @@ pub struct RangeChange {
     pub instance: u64,
 }
 
+/// Pointers of a launch whose allocations have numbers in an [`ArgumentSample`].
+pub const NUMBERED_POINTERS: usize = 8;
+
 /// The kernel's arguments in a sampled launch (`apex run --code`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -277,8 +280,10 @@ pub struct ArgumentSample {
     /// A [`crate::definition::Arguments`]; 0 if the configuration has more distinct arguments than
     /// are stored.
     pub arguments: u32,
-    /// Unused.
-    pub reserved: u64,
+    /// For each of the first [`NUMBERED_POINTERS`] pointers of that definition, the number of the
+    /// allocation that it points into, among all that arguments of the process pointed into: from
+    /// 1; 0 where it is not known, and in sessions of earlier versions.
+    pub allocations: [u8; NUMBERED_POINTERS],
 }
 
 /// Any other recorded call.

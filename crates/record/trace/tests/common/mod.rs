@@ -127,7 +127,7 @@ pub fn any_event() -> impl Strategy<Value = Event> {
                     head: head(RecordKind::ArgumentSample, 1),
                     config: a,
                     arguments: b,
-                    reserved: bytes,
+                    allocations: bytes.to_le_bytes(),
                 }),
                 _ => {
                     let [class, memory, source_memory, reserved] = d.to_le_bytes();
