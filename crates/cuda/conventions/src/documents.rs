@@ -97,9 +97,14 @@ pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md
 pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
+pub const SEARCHED: Document = document(
+    "searched",
+    1,
+    "`apex tune --space --json`, and the last line of [`--ask`](tune.md#from-any-program)",
+);
 
 /// Every document.
-pub const ALL: [Document; 39] = [
+pub const ALL: [Document; 40] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -138,6 +143,7 @@ pub const ALL: [Document; 39] = [
     HUB,
     TUNED,
     VERIFIED,
+    SEARCHED,
     IMPORT,
 ];
 
