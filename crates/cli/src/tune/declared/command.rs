@@ -41,9 +41,10 @@ pub fn search(
     substitution::check(&search.space, search.command)?;
     let pattern = search.args.pattern.as_deref().map(Regex::new).transpose();
     let pattern = pattern.context("--pattern is no regular expression")?;
+    // Before NVML is loaded, which may start threads.
+    let signals = Signals::block();
     let mut file = File::new(search, results_path(search, output))?;
     let mut results = earlier(search, &file)?;
-    let signals = Signals::block();
     let mut runner = Runner {
         search,
         signals,
@@ -208,17 +209,7 @@ impl Runner<'_> {
             Outcome::Times(_) if self.first_took.is_none() || ask.purpose == Purpose::Original => {
                 self.first_took = Some(self.first_took.map_or(took, |before| before.max(took)));
             }
-            Outcome::Failed(_, said)
-                if self.runs <= 3 || ask.purpose != Purpose::Trial(0) && self.first_took.is_none() =>
-            {
-                self.clear_line();
-                output::remark(format!(
-                    "{} failed: {}",
-                    self.search.space.describe(ask.number),
-                    apex_untrusted::printable(said)
-                ));
-            }
-            _ => {}
+            Outcome::Failed(_, said) if self.runs <= 3 && self.first_took.is_none() => {}
         }
     }
 

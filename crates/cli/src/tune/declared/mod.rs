@@ -35,7 +35,10 @@ const MOST_BYTES: u64 = 256 << 20;
 
 /// Options of a search among declared parameters.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Declared parameters")]
+#[command(
+    next_help_heading = "Declared parameters",
+    group = clap::ArgGroup::new("searched").args(["space", "replay"]).multiple(true)
+)]
 pub struct Args {
     /// Search among the parameters of this file (JSON: the short form of docs/tune.md, or T1)
     /// instead of launch shapes. COMMAND prints its time; it gets the parameters in place of
@@ -54,6 +57,7 @@ pub struct Args {
     /// [default: model, or exhaustive if all configurations are tried]
     #[arg(
         long,
+        requires = "searched",
         value_name = "STRATEGY",
         value_parser = PossibleValuesParser::new(Strategy::NAMES.map(|(name, _)| name)).map(strategy),
         hide_possible_values = true
@@ -61,39 +65,39 @@ pub struct Args {
     strategy: Option<Strategy>,
     /// Configurations to try: a number, or a share of the space as 5%
     /// [default: 5%, at least 100 and at most 1000]
-    #[arg(long, value_name = "COUNT", value_parser = parse_trials)]
+    #[arg(long, requires = "searched", value_name = "COUNT", value_parser = parse_trials)]
     trials: Option<Count>,
     /// Time for the search; then the best is confirmed [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(long, requires = "searched", value_name = "TIME", value_parser = units::parse_duration)]
     time_limit: Option<Duration>,
     /// Time for one run of COMMAND, after which it is killed and counts as failed
     /// [default: 10 times the longest successful run of the original or the first trial, at least
     /// 10s; 10min for that one]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(long, requires = "searched", value_name = "TIME", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
     /// Regular expression of the time in the output of COMMAND; its first group is the number, a
     /// second one the unit [default: lines of a number and ns, us, ms (without a unit as well) or s]
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, requires = "searched", value_name = "REGEX")]
     pattern: Option<String>,
     /// The configuration without tuning, as NAME=VALUE,…; values that are left out are those of
     /// the file's original, or the first [default: the file's]
-    #[arg(long, value_name = "VALUES")]
+    #[arg(long, requires = "searched", value_name = "VALUES")]
     original: Option<String>,
     /// Pairs of runs that confirm the best against the original, at least 10; 0 for none
-    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = parse_pairs)]
+    #[arg(long, requires = "searched", value_name = "COUNT", default_value = "20", value_parser = parse_pairs)]
     pairs: usize,
     /// What draws depend on
-    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    #[arg(long, requires = "searched", value_name = "NUMBER", default_value = "0")]
     seed: u64,
     /// A file on which the times depend, such as the kernel's source; the results are kept for its
     /// content alone. Files among the words of COMMAND are found without
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, requires = "searched", value_name = "FILE")]
     depends: Vec<PathBuf>,
     /// Something else that the results are kept for, such as size=4096
-    #[arg(long = "key", value_name = "NAME=VALUE", value_parser = parse_key)]
+    #[arg(long = "key", requires = "searched", value_name = "NAME=VALUE", value_parser = parse_key)]
     keys: Vec<(String, String)>,
     /// Try configurations again that failed in an earlier run
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, requires = "searched", value_parser = FalseyValueParser::new())]
     retry: bool,
 }
 
@@ -239,6 +243,9 @@ pub fn execute(
     json: bool,
     color: Color,
 ) -> Result<ExitCode, Stopped> {
+    if output == Some(Path::new("-")) {
+        return Err(anyhow::anyhow!("-o names the file of results; --json prints what was found").into());
+    }
     let (space, original, replayed) = read_space(args)?;
     let original = match &args.original {
         Some(text) => Some(substitution::configuration(&space, original, text)?),
