@@ -44,7 +44,8 @@ Every other command
        `check` was not kept; `collect` was stopped early; `predict` could
        not predict some launches; `explain` knows no such rule, `schema` no
        such document; the program that `tune` runs failed or launched no
-       kernel; `tune --verify` found a difference or nothing to compare;
+       kernel; `tune --verify` found a difference or nothing to compare; no
+       configuration of `tune --space` succeeded, or it was interrupted;
        some GPU cannot run some kernel of `ptx check`; messages still wait
        after `hub deliver`; the tenant of `hub token revoke` has no token;
        `hub alerts --once` found something

@@ -5,6 +5,7 @@
 //! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies.
 //! `--verify` compares the program's results with it and without ([`verify`]).
 
+mod declared;
 mod name;
 mod runs;
 mod text;
@@ -17,7 +18,7 @@ use crate::run::{Fast, child};
 use crate::text::Style;
 use crate::{exit, loaded, tuned, units};
 use anyhow::{Context, bail};
-use apex_conventions::documents::{TUNED, VERIFIED};
+use apex_conventions::documents::{SEARCHED, TUNED, VERIFIED};
 use apex_predict::Models;
 use apex_trace::Session;
 use apex_tune::{Tuning, document};
@@ -46,17 +47,26 @@ const RUNS: usize = 3;
   apex run --tuned stencil.tuned.json -- ./stencil 4096
   apex tune --verify -- ./stencil 4096
   apex tune --verify --fast=batch -- ./stencil 4096
+  apex tune --space space.json -- ./bench --block {block} --tile {tile}
+  apex tune --space space.json --depends k.cu -- sh -c 'nvcc {defines} k.cu -o k && ./k'
+  apex tune --replay results.json --strategy random --trials 5% --seed 7
 
 Kernels must be loaded as PTX (NVRTC, Numba, CuPy with CUPY_COMPILE_WITH_PTX=1, nvcc -code=compute_90): of machine code \
 nothing is proven. If the profile exists, what it has decided stays, and only new kernels and sizes are tried. \
 docs/tune.md explains the proof and the measurement.
 
-Exits with status 0 if the profile was written, or all that --verify compared is the same; with status 1 if the program \
-failed or launched no kernel, or --verify found a difference or nothing to compare; 2 if the command line is wrong, and \
+With --space, COMMAND runs once for each configuration and prints its time; a failing one is recorded and skipped. The \
+original stays unless pairs of runs show that the best is faster. Results are kept in a T4 file (-o, by default \
+SPACE.results.json), from which the same command goes on after an interrupt.
+
+Exits with status 0 if the profile was written, all that --verify compared is the same, or a configuration succeeded; \
+with status 1 if the program failed or launched no kernel, --verify found a difference or nothing to compare, no \
+configuration succeeded, or the search was interrupted; 2 if the command line is wrong, and \
 125 if APEX failed (apex help exit-codes).")]
 pub struct Args {
-    /// Profile to write, to add to or to verify; `-` prints it and writes no file
-    /// [default: PROGRAM.tuned.json, or SCRIPT.tuned.json of an interpreter]
+    /// Profile to write, to add to or to verify; `-` prints it and writes no file. With --space: the
+    /// file of results
+    /// [default: PROGRAM.tuned.json, or SCRIPT.tuned.json of an interpreter; SPACE.results.json]
     #[arg(short, long, value_name = "PROFILE")]
     output: Option<PathBuf>,
     /// Maximum share of the program's time that timing may take in each run, in percent
@@ -80,17 +90,29 @@ pub struct Args {
         hide_possible_values = true
     )]
     fast: Vec<Fast>,
-    #[arg(long, help = format!("Print the profile as JSON (schema {TUNED}), or what --verify found ({VERIFIED})"), value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print the profile as JSON (schema {TUNED}), what --verify found ({VERIFIED}), or what --space found ({SEARCHED})"), value_parser = FalseyValueParser::new())]
     json: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present_any = ["ask", "replay"],
+        trailing_var_arg = true,
+        value_name = "COMMAND"
+    )]
     command: Vec<OsString>,
+    #[command(flatten)]
+    declared: declared::Args,
 }
 
 /// Runs `apex tune`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let path = args.output.clone().unwrap_or_else(|| name::of_profile(&args.command));
-    let done = if args.verify { verify::execute(args, &path) } else { search(args, &path, color) };
+    let done = if args.declared.is_given() {
+        declared::execute(&args.declared, &args.command, args.output.as_deref(), args.json, color)
+    } else if args.verify {
+        verify::execute(args, &path)
+    } else {
+        search(args, &path, color)
+    };
     let remark = match done {
         Ok(code) => return Ok(code),
         Err(Stopped::Failed(error)) => return Err(error),

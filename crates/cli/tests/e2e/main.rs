@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod damage;
 mod dashboard;
+mod declared;
 mod defects;
 mod diffs;
 mod documents;

@@ -99,9 +99,15 @@ pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 pub const FUSED: Document = document("fused", 1, "`apex fuse --json`");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
+pub const SEARCHED: Document = document(
+    "searched",
+    1,
+    "`apex tune --space --json`, and the last line of [`--ask`](tune.md#from-any-program)",
+);
 
 /// Every document.
 pub const ALL: [Document; 41] = [
+pub const ALL: [Document; 40] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -142,6 +148,7 @@ pub const ALL: [Document; 41] = [
     TUNED,
     FUSED,
     VERIFIED,
+    SEARCHED,
     IMPORT,
 ];
 
