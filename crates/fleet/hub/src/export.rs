@@ -2,7 +2,7 @@
 
 use crate::html;
 use crate::pages::DAY_NS;
-use crate::store::{Error, Store, part_columns, unpacked};
+use crate::store::{Error, Store, sum_columns, unpacked};
 use apex_aggregate::{Aggregate, PARTS, Use};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -36,17 +36,17 @@ pub enum Table {
 impl Table {
     /// Its statement; ?1 is the tenant, ?2 a moment, and only what began later is in it.
     fn statement(self) -> String {
-        let parts: String = part_columns().iter().map(|column| format!(", {column}")).collect();
+        let sums: String = sum_columns().iter().map(|column| format!(", {column}")).collect();
         let of = "tenant = (SELECT id FROM tenants WHERE name = ?1)";
         match self {
             Self::Jobs => format!(
                 "SELECT id, name AS job, owner, command, code_version, launcher, devices, world AS ranks_started, ranks,
                     recordings, running, failed, launches, lost_records, started_ns, ended_ns, seen_ns, step_ns,
-                    us_cpu_device, us_shared, us_unused{parts}
+                    us_cpu_device{sums}
                  FROM jobs WHERE {of} AND started_ns >= ?2 ORDER BY started_ns"
             ),
             Self::Days => format!(
-                "SELECT day, owner, recordings, us_shared, us_unused{parts}
+                "SELECT day, owner, recordings{sums}
                  FROM days WHERE {of} AND day >= ?2 / {DAY_NS} ORDER BY day, owner"
             ),
             Self::Kernels => format!(
@@ -121,7 +121,8 @@ fn record(names: &[String], row: &Row<'_>) -> rusqlite::Result<Record> {
             ("week", Some(week)) => json!(html::date(7 * week)),
             _ => value,
         };
-        let name = name.strip_prefix("us_").map_or_else(|| name.clone(), |part| format!("{part}_us"));
+        let unit_last = |unit: &str| Some(format!("{}_{unit}", name.strip_prefix(unit)?.strip_prefix('_')?));
+        let name = unit_last("us").or_else(|| unit_last("mj")).unwrap_or_else(|| name.clone());
         record.push((name, value));
     }
     Ok(Record(record))

@@ -1,6 +1,6 @@
 //! The page of owners: who holds devices, and what for.
 
-use super::{cost, day, losses, owner_link};
+use super::{cost, day, energy, losses, owner_link};
 use crate::html;
 use crate::store::{Error, OwnerRow, Store};
 use serde::Serialize;
@@ -41,6 +41,7 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
         "busy#",
         "GPU time lost#",
         "allocated, never used#",
+        "energy (measured)#",
         "where the time went",
         "lost to",
     ];
@@ -56,6 +57,7 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
             html::share(times.busy_us(), times.held_us()),
             html::hours(times.lost_us()),
             html::hours(times.unused_us),
+            energy(times),
             html::bar(&times.times),
             losses(&times.times),
         ];

@@ -1,6 +1,6 @@
 //! Messages, a hub that answers, and a client.
 
-use apex_aggregate::{Aggregate, Device, End, Job, Kernel, Kernels, Step, Times, Use};
+use apex_aggregate::{Aggregate, Device, End, Job, Kernel, Kernels, Metered, Step, Times, Use};
 use apex_http::{Server, Stop};
 use apex_hub::{Hub, Settings};
 use apex_random::Random;
@@ -47,6 +47,12 @@ pub fn message(recording: u64, sequence: u64) -> Aggregate {
         devices: vec![Device {
             name: "H200".to_owned(),
             uuid: format!("GPU-{recording}"),
+            // Not every device has a counter.
+            energy: (recording % 3 > 0).then_some(Metered {
+                mj: 1000 * sequence + recording,
+                us: 500_000 + sequence,
+                idle_mw: (recording % 3 > 1).then_some(900),
+            }),
             ..Device::default()
         }],
         uses: vec![used],
