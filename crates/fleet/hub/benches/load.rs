@@ -98,7 +98,7 @@ struct Serving {
 impl Serving {
     fn start(database: &Path) -> Self {
         let hub = Hub::open(database, Settings::default()).unwrap();
-        let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
+        let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap(), None)).unwrap();
         let (address, stop) = (server.address(), Stop::default());
         let stopping = stop.clone();
         let serve = move || server.run_until(&stopping, move |request| hub.answer(request)).unwrap();
@@ -173,7 +173,11 @@ fn time_pages(address: SocketAddr, rows: u64) {
 fn fill(database: &Path, rows: u64) -> u64 {
     let connection = rusqlite::Connection::open(database).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    for (name, value) in [("journal_mode", "OFF"), ("synchronous", "OFF"), ("cache_size", "-64000")] {
+    // The thread of the hub that wrote may not have ended yet.
+    while connection.pragma_update(None, "journal_mode", "OFF").is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for (name, value) in [("synchronous", "OFF"), ("cache_size", "-64000")] {
         connection.pragma_update(None, name, value).unwrap();
     }
     let columns: Vec<String> = connection

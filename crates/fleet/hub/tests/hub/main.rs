@@ -7,5 +7,6 @@ mod common;
 mod hostile;
 mod interface;
 mod sums;
+mod tls;
 mod totals;
 mod views;
