@@ -84,9 +84,7 @@ impl Tls {
             apex_untrusted::read::read(path, MOST_PEM).with_context(shown)
         };
         let server = apex_tls::Server::new(&read(certificate)?, &read(key)?);
-        let named = || {
-            format!("{} and {}", apex_untrusted::shown(certificate), apex_untrusted::shown(key))
-        };
+        let named = || format!("{} and {}", apex_untrusted::shown(certificate), apex_untrusted::shown(key));
         server.map(Some).with_context(named)
     }
 }

@@ -34,7 +34,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Its statement; ?1 is the tenant, ?2 a moment, and only what began later is in it.
+    /// Its statement; ?1 is the tenant, and what began from ?2 on and before ?3 is in it.
     fn statement(self) -> String {
         let sums: String = sum_columns().iter().map(|column| format!(", {column}")).collect();
         let of = "tenant = (SELECT id FROM tenants WHERE name = ?1)";
@@ -43,25 +43,25 @@ impl Table {
                 "SELECT id, name AS job, owner, command, code_version, launcher, devices, world AS ranks_started, ranks,
                     recordings, running, failed, launches, lost_records, started_ns, ended_ns, seen_ns, step_ns,
                     us_cpu_device{sums}
-                 FROM jobs WHERE {of} AND started_ns >= ?2 ORDER BY started_ns"
+                 FROM jobs WHERE {of} AND started_ns >= ?2 AND started_ns < ?3 ORDER BY started_ns, id"
             ),
             Self::Days => format!(
                 "SELECT day, owner, recordings{sums}
-                 FROM days WHERE {of} AND day >= ?2 / {DAY_NS} ORDER BY day, owner"
+                 FROM days WHERE {of} AND day >= ?2 / {DAY_NS} AND day * {DAY_NS} < ?3 ORDER BY day, owner"
             ),
             Self::Kernels => format!(
                 "SELECT week, name AS kernel, launches, gpu_us
-                 FROM kernels WHERE {of} AND week >= ?2 / {DAY_NS} / 7 ORDER BY week, name"
+                 FROM kernels WHERE {of} AND week >= ?2 / {DAY_NS} / 7 AND week * 7 * {DAY_NS} < ?3 ORDER BY week, name"
             ),
             Self::Uses => format!(
-                "SELECT job, message FROM recordings WHERE {of} AND received_ns >= ?2 ORDER BY id"
+                "SELECT job, message FROM recordings WHERE {of} AND received_ns >= ?2 AND received_ns < ?3 ORDER BY id"
             ),
         }
     }
 }
 
 impl Store {
-    /// Gives each row of a tenant's table that began since a moment to `take`, in the order of
+    /// Gives each row of a tenant's table that began between two moments to `take`, in the order of
     /// time.
     ///
     /// # Errors
@@ -70,13 +70,14 @@ impl Store {
         &self,
         tenant: &str,
         table: Table,
-        since_ns: u64,
+        between_ns: std::ops::Range<u64>,
         mut take: impl FnMut(Record) -> io::Result<()>,
     ) -> Result<io::Result<()>, Error> {
         self.read(|connection| {
             let mut found = connection.prepare(&table.statement())?;
             let names: Vec<String> = found.column_names().map(str::to_owned).collect();
-            let mut rows = found.query((tenant, since_ns as i64))?;
+            let mut rows =
+                found.query((tenant, between_ns.start as i64, between_ns.end.min(i64::MAX as u64) as i64))?;
             while let Some(row) = rows.next()? {
                 let records = match table {
                     Table::Uses => uses(row)?,

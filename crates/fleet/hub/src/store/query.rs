@@ -373,6 +373,19 @@ impl Store {
         })
     }
 
+    /// Days from one on and before another one on which recordings began.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn days(&self, tenant: &str, since_day: u64, until_day: u64) -> std::result::Result<Vec<u64>, Error> {
+        self.read(|connection| {
+            let mut found = connection.prepare_cached(&format!(
+                "SELECT start FROM spans WHERE {OF_TENANT} AND days = 1 AND start >= ?2 AND start < ?3"
+            ))?;
+            found.query_map((tenant, since_day as i64, until_day as i64), |row| count(row, 0))?.collect()
+        })
+    }
+
     /// Jobs that began since a day and lost most, the costliest first, at most `most`.
     ///
     /// # Errors
