@@ -1,10 +1,9 @@
 //! TLS by rustls.
 
 use crate::Error;
-use crate::trust::Trust;
-use rustls::crypto::{CryptoProvider, ring};
+use crate::trust::{Trust, certificates, provider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::sync::Arc;
@@ -23,16 +22,6 @@ pub struct Server(Arc<ServerConfig>);
 /// Whose certificates are trusted.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<ClientConfig>);
-
-/// The algorithms.
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-/// The certificates in a text.
-pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())
-}
 
 impl Server {
     /// Takes a certificate, behind it those of the authorities between it and a known one, and its

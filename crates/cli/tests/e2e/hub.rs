@@ -186,7 +186,11 @@ fn what_cannot_work_is_said_and_leaves_nothing() {
     std::fs::write(sandbox.path("none.pem"), "no certificate").unwrap();
     let pair = ["--tls-certificate", "none.pem", "--tls-key", "none.pem", "--database", "nt.db"];
     refused(&pair, 125, "the certificate cannot be used");
-    refused(&["--tls-certificate", "gone", "--tls-key", "gone", "--database", "nt.db"], 125, "cannot read gone");
+    refused(
+        &["--tls-certificate", "gone", "--tls-key", "gone", "--database", "nt.db"],
+        125,
+        "cannot read gone",
+    );
     assert!(!sandbox.path("nt.db").exists());
     let of = ["deliver", "--hub", "https://hub", "--hub-ca", "none.pem"];
     refused(&of, 125, "--hub-ca none.pem: no certificate in it can be used");

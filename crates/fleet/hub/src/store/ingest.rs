@@ -14,7 +14,8 @@ pub const MOST_NAMES: u32 = 5000;
 /// The name of what has no room.
 const OTHER: &str = "(other)";
 
-const DAY_NS: u64 = 86_400_000_000_000;
+/// Nanoseconds of a day.
+pub const DAY_NS: u64 = 86_400_000_000_000;
 /// A message that begins longer before the hub's present has a wrong clock.
 const OLDEST_NS: u64 = 730 * DAY_NS;
 

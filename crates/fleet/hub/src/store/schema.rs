@@ -1,8 +1,8 @@
 //! The tables, and how older databases come to them.
 
+use super::ingest::DAY_NS;
 use super::packing::unpacked;
 use super::{Error, facts, holds};
-use crate::pages::DAY_NS;
 use apex_aggregate::{Aggregate, PARTS};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 

@@ -48,7 +48,7 @@ pub fn message(recording: u64, sequence: u64) -> Aggregate {
             name: "H200".to_owned(),
             uuid: format!("GPU-{recording}"),
             // Not every device has a counter.
-            energy: (recording % 3 > 0).then_some(Metered {
+            energy: (!recording.is_multiple_of(3)).then_some(Metered {
                 mj: 1000 * sequence + recording,
                 us: 500_000 + sequence,
                 idle_mw: (recording % 3 > 1).then_some(900),
