@@ -449,9 +449,9 @@ impl Store {
     ) -> std::result::Result<Vec<Series>, Error> {
         self.read(|connection| {
             let mut named = connection.prepare_cached(&format!(
-                "SELECT series, id, step_ns, started_ns, ended_ns FROM jobs
+                "SELECT series, id, step_ns, started_ns, ended_ns FROM jobs INDEXED BY jobs_ended
                  WHERE {OF_TENANT} AND started_ns >= ?2 AND running = 0 AND failed = 0
-                 ORDER BY started_ns DESC, id DESC LIMIT ?3"
+                 ORDER BY started_ns DESC LIMIT ?3"
             ))?;
             let mut by_name: BTreeMap<String, Vec<Run>> = BTreeMap::new();
             let mut rows = named.query((tenant, since_ns as i64, most as i64))?;

@@ -119,7 +119,10 @@ fn third() -> String {
          ALTER TABLE jobs ADD COLUMN day INTEGER AS (started_ns / {day}) VIRTUAL;
          ALTER TABLE jobs ADD COLUMN lost_us INTEGER AS (CAST({lost} AS INTEGER)) VIRTUAL;
          CREATE INDEX jobs_by_loss ON jobs (tenant, day, lost_us);
-         UPDATE jobs SET series = substr(series, 1, 16);",
+         DROP INDEX jobs_by_series;
+         UPDATE jobs SET series = substr(series, 1, 16);
+         CREATE INDEX jobs_ended ON jobs (tenant, started_ns, series, step_ns, ended_ns)
+             WHERE running = 0 AND failed = 0;",
         energy.concat(),
         spans(&columns)
     )
