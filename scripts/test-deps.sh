@@ -3,6 +3,7 @@
 #   pyarrow           reads back exported Parquet files
 #   ipython, tensorboardX  run the Python module's magic, and read what it logs
 #   pytest            runs the Python module's plugin
+#   duckdb            reads the hub's segments, by the SQL of docs/fleet.md
 #   perfetto          decodes exported traces
 #   opentelemetry-proto decodes what is pushed to collectors
 #   nvidia-cuda-nvcc  assembles PTX: its ptxas judges the table of forms, the verifier and the printer
@@ -65,7 +66,7 @@ page() {
 ) &
 page=$!
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1' 'opentelemetry-proto==1.45.2' \
-  'ipython==8.12.3' 'tensorboardX==2.6.5' 'pytest==9.2.0'
+  'ipython==8.12.3' 'tensorboardX==2.6.5' 'pytest==9.2.0' 'duckdb==2.0.1'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
   'nvidia-cuda-nvrtc==13.0.88'
 # The wheel's programs come without their run bits.

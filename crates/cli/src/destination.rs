@@ -3,9 +3,12 @@
 use anyhow::{Context, anyhow};
 use apex_agent::Destination;
 use apex_delivery::{Delivered, PATH};
-use apex_push::{Invalid, Target};
+use apex_push::Target;
 use apex_spool::{Limits, Spool};
 use std::path::PathBuf;
+
+/// Most bytes of a file of certificates.
+const MOST_PEM: u64 = 4 << 20;
 
 /// Where aggregates go.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -18,6 +21,10 @@ pub struct ToHub {
     /// command line
     #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     pub hub_token: Option<String>,
+    /// Certificates (PEM) that a hub at https:// has to have one of, or be signed by: of your own
+    /// authority, or of the hub itself [default: the authorities that the system knows]
+    #[arg(long, value_name = "FILE")]
+    pub hub_ca: Option<PathBuf>,
     /// Folder of messages that no hub has confirmed yet [default: ~/.local/state/apex/spool]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
@@ -51,7 +58,12 @@ impl ToHub {
             Some(token) => target.with_token(token).map_err(|why| anyhow!("the value of --hub {why}"))?,
             None => target,
         };
-        Ok(Some(target))
+        let Some(path) = self.hub_ca.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
+            return Ok(Some(target));
+        };
+        let shown = || format!("--hub-ca {}", apex_untrusted::shown(path));
+        let pem = apex_untrusted::read::read(path, MOST_PEM).with_context(shown)?;
+        target.with_trusted(&pem).map(Some).with_context(shown)
     }
 
     /// The spool, if it is there already.
@@ -88,14 +100,7 @@ impl ToHub {
 /// # Errors
 /// If it is none. What is no address is not quoted: it may hold a token.
 pub fn address(option: &str, url: &str) -> anyhow::Result<Target> {
-    Target::new(url, PATH).map_err(|why| match why {
-        Invalid::Https => anyhow!(
-            "the value of {option} asks for https, which APEX does not speak: let a program on this host forward \
-             to the hub, such as ssh -L 8765:127.0.0.1:8765 HUB or stunnel, and name http://127.0.0.1:8765 \
-             (docs/fleet.md, Behind a proxy with TLS)"
-        ),
-        why => anyhow!("the value of {option} {why}"),
-    })
+    Target::new(url, PATH).map_err(|why| anyhow!("the value of {option} {why}"))
 }
 
 fn usual_spool() -> Option<PathBuf> {

@@ -37,7 +37,10 @@ pub fn run(glibc: Option<&str>) -> anyhow::Result<Built> {
             cargo.args(["zigbuild", "--target", &format!("{triple}.{version}")])
         }
     };
-    cargo.args(["--profile", "dist", "--locked", "--target-dir"]).arg(&target).current_dir(root());
+    cargo
+        .args(["--profile", "dist", "--features", "apex-cli/tls", "--locked", "--target-dir"])
+        .arg(&target)
+        .current_dir(root());
     cargo.env("CARGO_ENCODED_RUSTFLAGS", without_paths()?.join("\x1f"));
     if !cargo.status().context("starting cargo")?.success() {
         bail!("the release could not be built: see the message above");

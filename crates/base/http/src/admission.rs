@@ -19,15 +19,21 @@ pub struct Admission {
     /// The path to which something may be posted.
     post_path: Option<&'static str>,
     is_loopback: bool,
+    is_encrypted: bool,
     /// Name of the cookie. Cookies belong to a host, whatever its port, so the port is in it.
     cookie: String,
 }
 
 impl Admission {
-    pub fn new(address: SocketAddr, bearers: Option<Bearers>, posts: Option<Posts>) -> Self {
+    pub fn new(
+        address: SocketAddr,
+        bearers: Option<Bearers>,
+        posts: Option<Posts>,
+        is_encrypted: bool,
+    ) -> Self {
         let cookie = format!("apex-token-{}", address.port());
         let post_path = posts.map(|posts| posts.path);
-        Self { bearers, post_path, is_loopback: address.ip().is_loopback(), cookie }
+        Self { bearers, post_path, is_loopback: address.ip().is_loopback(), is_encrypted, cookie }
     }
 
     /// Returns who bears the request's token, which is nobody where none is demanded.
@@ -87,7 +93,8 @@ impl Admission {
         let path = format!("/{}", uri.path().trim_start_matches('/'));
         let others = others.join("&");
         let question = if others.is_empty() { "" } else { "?" };
-        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie);
+        let secure = if self.is_encrypted { "; Secure" } else { "" };
+        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie);
         let response = Response::text(StatusCode::SEE_OTHER, "the token is in a cookie now");
         let response = response.with_header(header::LOCATION, &format!("{path}{question}{others}"));
         Err(Box::new(response.with_header(header::SET_COOKIE, &cookie)))

@@ -16,7 +16,8 @@
 //!    another site is, uncompressed, and within the bound.
 //! 4. **Everything has a bound** ([`Limits`]): bytes of a request's head, its time, connections,
 //!    answers that are computed at once, event streams. Idle connections make room for new ones.
-//! 5. **Nothing is kept or interpreted by the browser**: no store, no sniffing, no referrer, no
+//! 5. **An encrypted address answers nothing in the clear** but that it is one.
+//! 6. **Nothing is kept or interpreted by the browser**: no store, no sniffing, no referrer, no
 //!    frame, and a content security policy that allows nothing unless the response says otherwise.
 
 mod admission;
@@ -26,6 +27,7 @@ mod events;
 mod options;
 mod request;
 mod response;
+mod secured;
 mod server;
 
 pub use events::{Event, Next};

@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct Options {
     /// The address on which it listens; port 0 is any free one.
     pub address: SocketAddr,
+    /// By what connections are encrypted; `None` where they are not.
+    pub tls: Option<apex_tls::Server>,
     /// The token that each request must bear; required if the address is not loopback.
     pub token: Option<Token>,
     /// Several tokens in place of one: each request must bear one that somebody has.
@@ -31,6 +33,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
+            tls: None,
             token: None,
             bearers: None,
             posts: None,

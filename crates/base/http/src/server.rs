@@ -7,6 +7,7 @@ use crate::events::{NOTHING, Next, Sending, Sent, Source, encoded};
 use crate::options::{Bearers, Error, Limits, Options, Refused};
 use crate::request::Request;
 use crate::response::{Content, Response};
+use crate::secured;
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header;
 use hyper::http::{Method, StatusCode};
@@ -21,6 +22,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -70,6 +72,7 @@ impl Stop {
 struct Shared {
     answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     admission: Admission,
+    tls: Option<apex_tls::Server>,
     limits: Limits,
     body_bytes: usize,
     refused: Option<Refused>,
@@ -112,11 +115,12 @@ impl Server {
     /// Returns the address that a browser opens, with the token in it. Where it listens on all
     /// addresses of the machine, this has the machine's name.
     pub fn url(&self) -> String {
+        let scheme = if self.options.tls.is_some() { "https" } else { "http" };
         let query =
             self.options.token.as_ref().map_or(String::new(), |token| format!("?token={}", token.text()));
         match self.address.ip().is_unspecified() {
-            true => format!("http://{}:{}/{query}", host_name(), self.address.port()),
-            false => format!("http://{}/{query}", self.address),
+            true => format!("{scheme}://{}:{}/{query}", host_name(), self.address.port()),
+            false => format!("{scheme}://{}/{query}", self.address),
         }
     }
 
@@ -146,11 +150,12 @@ impl Server {
         by_signals: bool,
         answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     ) -> Result<(), Error> {
-        let Options { token, bearers, posts, refused, limits, is_heavy, .. } = self.options;
+        let Options { tls, token, bearers, posts, refused, limits, is_heavy, .. } = self.options;
         let bearers = bearers.or(token.map(Bearers::from));
         let shared = Arc::new(Shared {
             answer,
-            admission: Admission::new(self.address, bearers, posts),
+            admission: Admission::new(self.address, bearers, posts, tls.is_some()),
+            tls,
             body_bytes: posts.map_or(0, |posts| posts.most_bytes),
             refused,
             connections: Connections::default(),
@@ -245,10 +250,20 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves one connection.
+/// Serves one connection. (While it is being encrypted, it waits for its first head.)
 async fn serve(stream: TcpStream, entry: Arc<Entry>, shared: Arc<Shared>) {
     // Events are short, and nothing follows them for a second.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = &shared.tls else { return serve_over(stream, entry, shared).await };
+    if let Some(stream) = secured::accept(tls, stream).await {
+        serve_over(stream, entry, Arc::clone(&shared)).await;
+    }
+}
+
+async fn serve_over<S>(stream: S, entry: Arc<Entry>, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = &shared.limits;
     let service = service_fn(|request| {
         let (shared, work) = (Arc::clone(&shared), entry.work());

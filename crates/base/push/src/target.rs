@@ -9,37 +9,71 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use sha2::{Digest, Sha256};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fmt, io};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 /// Pairs of descriptors that a runtime and a connection need at most.
 const RUNTIME_PAIRS: usize = 5;
 
-/// An address, `http://HOST[:PORT]/PATH`.
+/// An address, `http://HOST[:PORT]/PATH` or `https://…`.
 ///
 /// It is shown without path and query, where tokens stand.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     host: String,
     port: u16,
+    tls: Option<Tls>,
     /// Path and query.
     path: String,
     /// The value of `Authorization`.
     authorization: Option<HeaderValue>,
 }
 
+/// Whose certificates are trusted.
+#[derive(Clone)]
+enum Tls {
+    /// Those of the system's authorities.
+    System,
+    /// Those that the user names.
+    Named(apex_tls::Client),
+}
+
+impl PartialEq for Tls {
+    /// Whom the user trusts is no part of an address.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Tls {}
+
+impl Tls {
+    /// # Errors
+    /// If the system has no authorities.
+    fn client(&self) -> Result<&apex_tls::Client, Failure> {
+        static SYSTEM: OnceLock<Result<apex_tls::Client, apex_tls::Error>> = OnceLock::new();
+        match self {
+            Self::Named(client) => Ok(client),
+            Self::System => {
+                let system = SYSTEM.get_or_init(|| apex_tls::Client::new(None));
+                system.as_ref().map_err(|error| Failure::Unreachable(error.to_string()))
+            }
+        }
+    }
+}
+
 /// The reason why a text is no address. Says nothing of the text: it may hold a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// It is none.
-    #[error("is no address: write http://HOST:PORT/PATH")]
+    #[error("is no address: write http://HOST:PORT/PATH, or https://…")]
     Malformed,
-    /// It asks for TLS.
-    #[error(
-        "asks for https, which APEX does not speak: let a program on this machine forward it (curl by apex alerts --exec, an OpenTelemetry collector)"
-    )]
+    /// It asks for TLS, which this build leaves out.
+    #[error("asks for https: {}", apex_tls::Error::LeftOut)]
     Https,
     /// It has a user's name.
     #[error(
@@ -89,18 +123,19 @@ impl Target {
     /// Says why it is none.
     pub fn new(text: &str, suffix: &str) -> Result<Self, Invalid> {
         let uri: Uri = text.trim().parse().map_err(|_| Invalid::Malformed)?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") if apex_tls::IS_BUILT => Some(Tls::System),
             Some("https") => return Err(Invalid::Https),
             _ => return Err(Invalid::Malformed),
-        }
+        };
         let authority = uri.authority().ok_or(Invalid::Malformed)?;
         if authority.as_str().contains('@') {
             return Err(Invalid::Credentials);
         }
         let host = authority.host();
         let port = match authority.as_str().strip_prefix(host) {
-            Some("") if !host.is_empty() => 80,
+            Some("") if !host.is_empty() => tls.as_ref().map_or(80, |_| 443),
             Some(port) if !host.is_empty() => {
                 let port = port.strip_prefix(':').and_then(|port| port.parse().ok());
                 port.ok_or(Invalid::Malformed)?
@@ -111,7 +146,7 @@ impl Target {
             "" => uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             suffix => format!("{}{suffix}", uri.path().trim_end_matches('/')),
         };
-        Ok(Self { host: host.to_owned(), port, path, authorization: None })
+        Ok(Self { host: host.to_owned(), port, tls, path, authorization: None })
     }
 
     /// The same address; each message to it bears this token.
@@ -124,6 +159,16 @@ impl Target {
         Ok(Self { authorization: Some(value), ..self })
     }
 
+    /// The same address; if it is one of `https`, its server's certificate has to be of one of these
+    /// authorities, or one of these (PEM), and the system's authorities do not count.
+    ///
+    /// # Errors
+    /// If no certificate can be read.
+    pub fn with_trusted(self, pem: &[u8]) -> Result<Self, apex_tls::Error> {
+        let tls = self.tls.as_ref().map(|_| apex_tls::Client::new(Some(pem)).map(Tls::Named));
+        Ok(Self { tls: tls.transpose()?, ..self })
+    }
+
     /// Returns the part of it that may be shown: `http://HOST:PORT`, and `/…` if more follows.
     pub fn shown(&self) -> String {
         let rest = if self.path == "/" { "" } else { "/…" };
@@ -132,7 +177,8 @@ impl Target {
 
     /// Its beginning, `http://HOST:PORT`.
     pub fn origin(&self) -> String {
-        format!("http://{}:{}", self.host, self.port)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}:{}", self.host, self.port)
     }
 
     /// What tells addresses and tokens apart without holding them: 16 hexadecimal digits of each
@@ -193,9 +239,19 @@ impl Target {
 
     async fn exchange(&self, media_type: &str, body: Vec<u8>) -> Result<Parts, Failure> {
         let connect = |error: std::io::Error| Failure::Unreachable(format!("cannot be reached: {error}"));
-        let broken = |error: hyper::Error| Failure::Unreachable(format!("broke off: {error}"));
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((host, self.port)).await.map_err(connect)?;
+        let Some(tls) = &self.tls else { return self.exchange_over(stream, media_type, body).await };
+        let secured = tls.client()?.connect(host, stream).await;
+        let secured = secured.map_err(|error| Failure::Unreachable(error.to_string()))?;
+        self.exchange_over(secured, media_type, body).await
+    }
+
+    async fn exchange_over<S>(&self, stream: S, media_type: &str, body: Vec<u8>) -> Result<Parts, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let broken = |error: hyper::Error| Failure::Unreachable(format!("broke off: {error}"));
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let mut request = Request::post(&self.path)
             .header(HOST, format!("{}:{}", self.host, self.port))
@@ -264,6 +320,15 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_https_is_one_where_tls_is_built() {
+        let found = Target::new("https://a/SECRET", "");
+        match apex_tls::IS_BUILT {
+            true => assert_eq!(found.unwrap().shown(), "https://a:443/…"),
+            false => assert_eq!(found, Err(Invalid::Https)),
+        }
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_being_quoted() {
         for (text, why) in [
             ("", Invalid::Malformed),
@@ -273,7 +338,6 @@ mod tests {
             ("http://", Invalid::Malformed),
             ("http://a:99999/SECRET", Invalid::Malformed),
             ("http://a:/SECRET", Invalid::Malformed),
-            ("https://a/SECRET", Invalid::Https),
             ("http://me:SECRET@a/", Invalid::Credentials),
         ] {
             assert_eq!(Target::new(text, ""), Err(why), "{text}");

@@ -11,9 +11,13 @@ use crate::output;
 use anyhow::{Context, bail};
 use apex_http::Server;
 use apex_hub::{Hub, Settings, Store};
+use clap::builder::FalseyValueParser;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Most bytes of a file of certificates or of a key.
+const MOST_PEM: u64 = 1 << 20;
 
 /// Shows which jobs of a group waste GPUs, and why: takes what `apex run --hub` sends, and serves
 /// it as pages and JSON.
@@ -24,21 +28,25 @@ use std::process::ExitCode;
   apex run --hub http://127.0.0.1:8765 -- python train.py
                                          sends to it
   apex hub token add physics             makes a token: others reach the hub with it alone
-  apex hub --listen 0.0.0.0:8765 --database /var/lib/apex/hub.db
+  apex hub --listen 0.0.0.0:8765 --tls-certificate hub.crt --tls-key hub.key
                                          for other machines
+  apex hub --listen 0.0.0.0:8765 --without-tls
+                                         behind a proxy with TLS, or in a network that is trusted
   apex hub report --html week.html       what the week was like
   apex hub alerts --alertmanager http://127.0.0.1:9093
                                          tells of jobs that waste GPUs now
 
 Without a token, the hub listens on loopback only, and all users of the machine share it. With tokens, each request needs \
-one, and each tenant sees its own jobs. There is no TLS: beyond a trusted network, put a proxy in front of it \
-(docs/fleet.md).")]
+one, and each tenant sees its own jobs. Beyond loopback it needs TLS too, unless --without-tls says that something else \
+protects the tokens on their way (docs/fleet.md).")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Address and port to listen on; an address beyond loopback requires a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8765")]
     listen: SocketAddr,
+    #[command(flatten)]
+    tls: Tls,
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
@@ -47,6 +55,38 @@ pub struct Args {
     /// last message; jobs and sums are kept for good
     #[arg(long, value_name = "N", default_value_t = Settings::default().kept_days, value_parser = clap::value_parser!(u64).range(1..=3650))]
     keep_days: u64,
+}
+
+/// How the hub is reached from other machines.
+#[derive(clap::Args, Clone, Debug)]
+struct Tls {
+    /// Certificate of the hub (PEM), with those of the authorities between it and a known one
+    /// behind it; it is read at the start
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Listen beyond loopback without TLS: a proxy in front of the hub has it, or the network is
+    /// trusted, because tokens are sent as they are
+    #[arg(long, conflicts_with = "tls_certificate", value_parser = FalseyValueParser::new())]
+    without_tls: bool,
+}
+
+impl Tls {
+    /// The certificate and its key, if they are named.
+    fn server(&self) -> anyhow::Result<Option<apex_tls::Server>> {
+        let Some((certificate, key)) = self.tls_certificate.as_ref().zip(self.tls_key.as_ref()) else {
+            return Ok(None);
+        };
+        let read = |path: &PathBuf| {
+            let shown = || format!("cannot read {}", apex_untrusted::shown(path));
+            apex_untrusted::read::read(path, MOST_PEM).with_context(shown)
+        };
+        let server = apex_tls::Server::new(&read(certificate)?, &read(key)?);
+        let named = || format!("{} and {}", apex_untrusted::shown(certificate), apex_untrusted::shown(key));
+        server.map(Some).with_context(named)
+    }
 }
 
 /// The database of a hub.
@@ -148,11 +188,20 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
             apex_untrusted::shown(path)
         );
     }
+    let is_protected = args.listen.ip().is_loopback() || args.tls.without_tls;
+    let tls = args.tls.server()?;
+    if tls.is_none() && !is_protected {
+        bail!(
+            "{} is no loopback address: tokens would be sent there as they are; give --tls-certificate and --tls-key, or \
+             say with --without-tls that a proxy has TLS or that the network is trusted",
+            args.listen
+        );
+    }
     // A hub that does not start makes no database.
     drop(TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?);
     let settings = Settings { price_per_gpu_hour: args.price.price_per_gpu_hour, kept_days: args.keep_days };
     let hub = Hub::open(path, settings)?;
-    let server = Server::bind(hub.options(args.listen))?;
+    let server = Server::bind(hub.options(args.listen, tls))?;
     let url = server.url();
     output::page(|out| writeln!(out, "{url}"))?;
     output::remark("Ctrl-C ends it");

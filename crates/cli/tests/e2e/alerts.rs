@@ -79,7 +79,7 @@ fn what_cannot_be_watched_or_told_is_refused_without_secrets() {
         (["alerts", "none"].as_slice(), "there is no session none"),
         (&["alerts", "--baseline", "none", "s"], "there is no session none"),
         (&["alerts", "--rule", "fast=3", "s"], "names are slower, occupancy"),
-        (&["alerts", "--webhook", "https://hooks/SECRET", "s"], "--exec"),
+        (&["alerts", "--webhook", "https://me:SECRET@hooks/", "s"], "a user's name"),
         (&["alerts", "--alertmanager", "SECRET", "s"], "the value of --alertmanager is no address"),
     ] {
         let refused = text(&output(&mut sandbox.apex(arguments), 125).stderr);

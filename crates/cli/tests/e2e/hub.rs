@@ -175,12 +175,28 @@ fn what_cannot_work_is_said_and_leaves_nothing() {
     let mailed = ["report", "--database", "hub.db", "--tenant", "physics", "--html", "week.html"];
     refused(&[&mailed[..], &["--url", "hub"]].concat(), 2, "write an address such as");
     output(&mut sandbox.apex(&[&["hub"], &mailed[..]].concat()), 0);
-    // Nothing is delivered from a folder that is not there, and TLS is not spoken.
+    // Nothing is delivered from a folder that is not there, and no address is quoted.
     let url = format!("http://{address}");
     refused(&["deliver", "--hub", &url, "--spool", "nosuch"], 125, "there is no folder nosuch");
     assert!(!sandbox.path("nosuch").exists());
-    let https = refused(&["deliver", "--hub", "https://hub/SECRET"], 125, "ssh -L");
-    assert!(!https.contains("SECRET"), "{https}");
+    let named = refused(&["deliver", "--hub", "https://me:SECRET@hub/"], 125, "a user's name or password");
+    assert!(!named.contains("SECRET"), "{named}");
+    // Certificates and keys come together, and are what they are called.
+    refused(&["--tls-certificate", "hub.crt"], 2, "--tls-key <FILE>");
+    std::fs::write(sandbox.path("none.pem"), "no certificate").unwrap();
+    let pair = ["--tls-certificate", "none.pem", "--tls-key", "none.pem", "--database", "nt.db"];
+    refused(&pair, 125, "the certificate cannot be used");
+    refused(
+        &["--tls-certificate", "gone", "--tls-key", "gone", "--database", "nt.db"],
+        125,
+        "cannot read gone",
+    );
+    assert!(!sandbox.path("nt.db").exists());
+    let of = ["deliver", "--hub", "https://hub", "--hub-ca", "none.pem"];
+    refused(&of, 125, "--hub-ca none.pem: no certificate in it can be used");
+    // Segments are written into folders.
+    let stored = ["export", "--database", "hub.db", "--tenant", "physics", "--segments", "s3://bucket/apex"];
+    refused(&stored, 125, "is no folder: name one, and copy it with aws s3 sync --delete");
 }
 
 /// The only job of a hub, once this holds of it.
@@ -242,6 +258,14 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     let added = output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "add", "physics"]), 0);
     let token = text(&added.stdout).trim().to_owned();
     assert_eq!(token.len(), 64);
+    // And TLS, or a word that something else protects the token.
+    let beyond = ["hub", "--listen", "0.0.0.0:0", "--database", "hub.db"];
+    let refused = output(&mut sandbox.apex(&beyond), 125);
+    let said = text(&refused.stderr);
+    assert!(said.contains("--tls-certificate and --tls-key") && said.contains("--without-tls"), "{said}");
+    let mut plain = Running::start(&mut sandbox.apex(&[&beyond[..], &["--without-tls"]].concat()));
+    plain.read_until("http://");
+    drop(plain);
     let (_running, address) = hub(&sandbox, &[]);
     let url = format!("http://{address}");
     let run = |token: &str| {
@@ -271,6 +295,42 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 0);
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 1);
     assert_eq!(get(&address, "/api/v1/jobs", &token).0, 401);
+}
+
+/// A certificate or key of the hub's tests.
+fn certificate(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fleet/hub/tests/certificates");
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn a_hub_with_a_certificate_is_reached_by_those_who_trust_it() {
+    let sandbox = Sandbox::new();
+    let pair = ["own.crt", "own.key"].map(certificate);
+    let added = output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "add", "physics"]), 0);
+    let token = text(&added.stdout).trim().to_owned();
+    let options = ["hub", "--listen", "0.0.0.0:0", "--database", "hub.db"];
+    let tls = ["--tls-certificate", &pair[0], "--tls-key", &pair[1]];
+    let mut running = Running::start(&mut sandbox.apex(&[&options[..], &tls[..]].concat()));
+    let url = running.read_until("https://");
+    let port = url.trim_end_matches('/').rsplit_once(':').unwrap().1.to_owned();
+    let run = |options: &[&str]| {
+        let url = format!("https://127.0.0.1:{port}");
+        let begin = ["run", "--device", "cpu", "--hub", &url, "--spool", "spool"];
+        let mut run = sandbox.apex(&[&begin[..], options, &["--", "sh", "-c"]].concat());
+        run.arg(format!("{} launch 3", program().display())).env("APEX_HUB_TOKEN", &token);
+        text(&output(&mut run, 0).stderr).to_owned()
+    };
+    // (The system's authorities do not know it.)
+    let untrusted = run(&[]);
+    assert!(untrusted.contains("1 message waits"), "{untrusted}");
+    let trusted = run(&["--hub-ca", &pair[0]]);
+    assert!(!trusted.contains("wait"), "{trusted}");
+    let mut deliver = sandbox.apex(&["hub", "deliver", "--spool", "spool"]);
+    assert_eq!(text(&output(&mut deliver, 0).stdout), "nothing waits\n");
+    drop(running);
+    let report = ["hub", "report", "--database", "hub.db", "--json"];
+    assert_eq!(sandbox.json(&report)["jobs"].as_array().unwrap().len(), 2);
 }
 
 /// Posts a message, and returns the status of the answer.
@@ -351,6 +411,9 @@ fn tables_and_copies_of_a_running_hub_are_made() {
     assert!(lines.len() == 2 && lines[0].contains("job,owner") && lines[1].contains("'=1+1,"), "{csv}");
     assert!(export(&["uses"]).contains("\"device\":\"APEX CPU device"));
     assert_eq!(export(&["jobs", "--csv"]).lines().count(), 2);
+    let segments = export(&["--segments", "segments"]);
+    assert_eq!(segments, "0 written (0 in the place of others), 0 unchanged\n", "today has not ended");
+    assert!(sandbox.path("segments/jobs").is_dir());
     let backup = ["hub", "backup", "--database", "hub.db", "copy.db"];
     output(&mut sandbox.apex(&backup), 0);
     let again = output(&mut sandbox.apex(&backup), 125);
@@ -401,6 +464,8 @@ fn the_prolog_of_slurm_sets_the_variables_and_never_fails() {
     assert!(printed("").ends_with("export APEX_HUB_TOKEN=0123456789abcdef\n"));
     std::fs::write(home.join(".config/apex/hub-token"), "fedcba9876543210\n").unwrap();
     assert!(printed("").ends_with("export APEX_HUB_TOKEN=fedcba9876543210\n"));
+    std::fs::write(folder.join("hub-ca.crt"), "").unwrap();
+    assert!(printed("").ends_with(&format!("export APEX_HUB_CA={}\n", folder.join("hub-ca.crt").display())));
     assert_eq!(printed("http://other"), "", "the user's choice stays");
     std::fs::write(folder.join("hub"), "http://hub; rm -rf ~\n").unwrap();
     assert_eq!(printed(""), "", "what is no address is not passed on");

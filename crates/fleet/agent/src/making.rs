@@ -4,11 +4,13 @@ use crate::identity::Identity;
 use apex_advice::{Advice, Severity};
 use apex_aggregate::{
     Aggregate, Device, End, Finding, Kernel, Kernels, Kind, MOST_BYTES, MOST_COMMAND, MOST_DEVICES,
-    MOST_FINDINGS, MOST_KERNELS, MOST_US, MOST_USES, Reading, Step, Times, Use, shortened,
+    MOST_FINDINGS, MOST_KERNELS, MOST_US, MOST_USES, Metered, Reading, Step, Times, Use, shortened,
 };
 use apex_conventions::cpu_device;
 use apex_conventions::documents::AGGREGATE;
-use apex_machine::{Readings, Summary};
+use apex_energy::Estimate;
+use apex_machine::energy::{Counter, Joules, idle_watts};
+use apex_machine::{Machine, Readings, Summary};
 use apex_profile::{Accounts, Figure, IdleCause, Profile};
 use apex_trace::meta::{Exit, Meta};
 use apex_view::Loaded;
@@ -43,7 +45,7 @@ pub fn aggregate(loaded: &Loaded, advice: &Advice, of: &Identity, sequence: u64,
         ended: meta.and_then(ended),
         // What the CPU device runs uses no GPU, whatever was given.
         allocation: of.allocation.clone().filter(|_| !is_on_cpu(profile)),
-        devices: devices(profile),
+        devices: devices(loaded),
         uses,
         other_uses,
         kernels: kernels(profile),
@@ -79,13 +81,26 @@ fn ended(meta: &Meta) -> Option<End> {
     Some(End { at_ns: meta.ended_real_ns.unwrap_or(0), status, signal })
 }
 
-fn devices(profile: &Profile) -> Vec<Device> {
+fn devices(loaded: &Loaded) -> Vec<Device> {
     let of = |device: &apex_profile::Device| Device {
         name: shortened(&device.name),
         uuid: shortened(&device.uuid),
         kind: if cpu_device::is(&device.name) { Kind::Cpu } else { Kind::Gpu },
+        energy: energy(&loaded.machine, &device.uuid),
     };
-    profile.devices.iter().take(MOST_DEVICES).map(of).collect()
+    loaded.profile.devices.iter().take(MOST_DEVICES).map(of).collect()
+}
+
+/// The energy of a device over the recording; `None` if no counter tells, or if it moved too seldom
+/// to say.
+fn energy(machine: &Machine, uuid: &str) -> Option<Metered> {
+    let (own, is_joined) = machine.devices_of([uuid]);
+    let index = own.first().copied().filter(|_| is_joined)?;
+    let Joules { value, low, high, ns } = Counter::of(machine, index)?.between(0, u64::MAX)?;
+    let thousandths = |of: f64| (of * 1000.0).round().max(0.0) as u64;
+    let idle_mw = idle_watts(machine, index).map(thousandths);
+    let is_resolved = Estimate { value, low, high }.is_resolved();
+    is_resolved.then(|| Metered { mj: thousandths(value), us: ns / 1000, idle_mw })
 }
 
 fn is_on_cpu(profile: &Profile) -> bool {

@@ -23,8 +23,9 @@ mod refusal;
 mod times;
 
 pub use message::{
-    Aggregate, Allocation, Device, End, Finding, Hold, Job, Kernel, Kernels, Kind, MOST_BYTES, MOST_COMMAND,
-    MOST_DEVICES, MOST_FINDINGS, MOST_KERNELS, MOST_TEXT, MOST_USES, Reading, Step, Use, shortened,
+    Aggregate, Allocation, Device, End, Energy, Finding, Hold, Job, Kernel, Kernels, Kind, MOST_BYTES,
+    MOST_COMMAND, MOST_DEVICES, MOST_FINDINGS, MOST_KERNELS, MOST_TEXT, MOST_USES, Metered, Reading, Step,
+    Use, shortened,
 };
 pub use refusal::Refusal;
 pub use times::{IDLE_CAUSES, MOST_US, PARTS, Times};

@@ -25,6 +25,10 @@ pub const MOST_FINDINGS: usize = 16;
 const MOST_READINGS: usize = 64;
 /// Most of any count.
 const MOST_COUNT: u64 = 1 << 53;
+/// Most power of a device, milliwatts: ten kilowatts.
+const MOST_MW: u64 = 10_000_000;
+/// Most energy of a device, millijoules.
+const MOST_MJ: u64 = MOST_US * (MOST_MW / 1_000_000);
 /// Most ranks of a job.
 const MOST_RANK: u32 = 1 << 24;
 
@@ -123,6 +127,62 @@ pub struct Device {
     pub uuid: String,
     /// Its kind.
     pub kind: Kind,
+    /// Energy that it took; `None` where no counter tells, or too little time passed to say.
+    pub energy: Option<Metered>,
+}
+
+/// Energy that a device took, with everything that ran on it: measured by its counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metered {
+    /// Millijoules.
+    pub mj: u64,
+    /// Time that they are of, microseconds.
+    pub us: u64,
+    /// Power while nothing ran on it, milliwatts: measured; `None` where it was never seen idle.
+    pub idle_mw: Option<u64>,
+}
+
+/// Energy of a recording's uses of GPUs, or a sum of such energies. Like the times, it has the
+/// energy of a device once for each use where processes share it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Energy {
+    /// Millijoules, of the time in [`Self::metered_us`].
+    pub mj: u64,
+    /// The device time that they are of, microseconds.
+    pub metered_us: u64,
+    /// The part of them that devices took at least while nothing ran, millijoules: idle power by
+    /// idle time.
+    pub idle_mj: u64,
+}
+
+impl Energy {
+    /// Adds another energy. Saturates.
+    pub fn add(&mut self, other: &Self) {
+        self.mj = self.mj.saturating_add(other.mj);
+        self.metered_us = self.metered_us.saturating_add(other.metered_us);
+        self.idle_mj = self.idle_mj.saturating_add(other.idle_mj);
+    }
+}
+
+impl Metered {
+    fn is_possible(&self) -> bool {
+        let most_mj = self.us.saturating_mul(MOST_MW / 1_000_000);
+        self.us <= MOST_US && self.mj <= most_mj && self.idle_mw.is_none_or(|mw| mw <= MOST_MW)
+    }
+
+    /// The energy of a device that was active for so long, and whose uses held it for so long
+    /// altogether, within a recording of `took_us`.
+    fn of_uses(&self, active_us: u64, held_us: u64, took_us: u64) -> Energy {
+        let nanojoules =
+            u128::from(self.idle_mw.unwrap_or(0)) * u128::from(self.us.saturating_sub(active_us));
+        let idle_mj = u64::try_from(nanojoules / 1_000_000).unwrap_or(u64::MAX).min(self.mj);
+        let uses = |of: u64| {
+            let times = u128::from(of) * u128::from(held_us.max(took_us)) / u128::from(took_us.max(1));
+            u64::try_from(times).unwrap_or(MOST_MJ).min(MOST_MJ)
+        };
+        Energy { mj: uses(self.mj), metered_us: uses(self.us), idle_mj: uses(idle_mj) }
+    }
 }
 
 /// Description of a device.
@@ -322,6 +382,21 @@ impl Aggregate {
         sum
     }
 
+    /// The energy of all uses of GPUs, as far as it is known.
+    pub fn energy(&self) -> Energy {
+        let took_us = self.as_of_ns.saturating_sub(self.started_ns) / 1000;
+        let mut sum = Energy::default();
+        for (at, device) in self.devices.iter().enumerate().filter(|(_, device)| !device.is_cpu()) {
+            let Some(metered) = device.energy else { continue };
+            let uses = self.uses.iter().filter(|of| of.device == Some(at as u32));
+            let (active_us, held_us) = uses.fold((0, 0), |(active, held), of| {
+                (of.times.active_us().saturating_add(active), of.times.held_us().saturating_add(held))
+            });
+            sum.add(&metered.of_uses(active_us, held_us, took_us));
+        }
+        sum
+    }
+
     /// Whether it used the CPU device alone.
     pub fn is_on_cpu(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(Device::is_cpu)
@@ -388,6 +463,8 @@ impl Aggregate {
         let devices = self.uses.iter().filter_map(|of| of.device);
         within(devices.into_iter().all(known), "uses name a device that is not listed")?;
         within(self.step.as_ref().is_none_or(Step::is_possible), "step is not between 0 and 2^53 ns")?;
+        let mut metered = self.devices.iter().filter_map(|device| device.energy);
+        within(metered.all(|of| of.is_possible()), "the energy of a device is more than 10 kW take")?;
         within(self.numbers().all(f64::is_finite), "a number is not finite")
     }
 

@@ -94,6 +94,11 @@ impl Times {
         [self.kernels_us, self.collectives_us, self.waiting_us].into_iter().fold(0, u64::saturating_add)
     }
 
+    /// The time in which something ran on the device, or may have run. Saturates.
+    pub fn active_us(&self) -> u64 {
+        [self.copies_us, self.unknown_us].into_iter().fold(self.busy_us(), u64::saturating_add)
+    }
+
     /// The time in which the device was idle, between its first and its last work. Saturates.
     pub fn idle_us(&self) -> u64 {
         self.idle_us.into_iter().fold(0, u64::saturating_add)

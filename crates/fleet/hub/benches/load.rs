@@ -1,13 +1,13 @@
-//! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS] [SECONDS]`.
+//! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS]`.
 //!
 //! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end)
-//! to a hub in this process; then the pages are timed, and again after the tables were filled with
-//! a year of jobs, days and kernels, as SQL: with `ROWS` jobs, or as many as `SECONDS` allow.
-//! Messages of the last 14 days are not simulated. docs/results/hub.md has its output. Processor
-//! time is that of this process, clients included.
+//! to a hub in this process, and the pages are timed. Then the hub stops, SQL fills its tables with
+//! a year of `ROWS` jobs, days and kernels, and the pages are timed again with a new hub, whose
+//! memory is told by itself. Messages of that year are not simulated. docs/results/hub.md has its
+//! output. Processor time is that of this process, clients included.
 
 use apex_aggregate::{
-    Aggregate, Device, End, Finding, Job, Kernel, Kernels, Kind, Reading, Step, Times, Use,
+    Aggregate, Device, End, Finding, Job, Kernel, Kernels, Kind, Metered, Reading, Step, Times, Use,
 };
 use apex_http::{Server, Stop};
 use apex_hub::alerts::Conditions;
@@ -16,6 +16,7 @@ use apex_random::Random;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const RANKS: u64 = 8;
@@ -37,15 +38,17 @@ const PAGES: [&str; 13] = [
 ];
 /// Rows that are written in one transaction.
 const ROWS_AT_ONCE: u64 = 100_000;
+/// Users, each of whom has runs on every day of the year.
+const OWNERS: u64 = 1000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (jobs, rows) = (numbers.next().unwrap_or(2_000), numbers.next().unwrap_or(1_000_000));
-    let most_seconds = numbers.next().unwrap_or(600);
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("hub.db");
-    let (address, stop) = serve(&database);
+    let hub = Serving::start(&database);
+    let address = hub.address;
     let bytes = message(1, 0, true).to_bytes().len();
     println!("message_bytes {bytes}");
     let (begun, cpu) = (Instant::now(), cpu_s());
@@ -61,25 +64,53 @@ fn main() {
     println!("cpu_ms_per_message {:.3}", (cpu_s() - cpu) * 1e3 / messages as f64);
     println!("database_bytes_per_job {}", size(&database) / jobs);
     time_pages(address, jobs);
-    let rows = fill(&database, rows, most_seconds);
+    println!("peak_memory_mb {}", peak_mb());
+    drop(hub);
+    let begun = Instant::now();
+    let rows = fill(&database, rows);
     println!("rows {rows}");
+    println!("fill_s {:.0}", begun.elapsed().as_secs_f64());
     println!("database_bytes_per_job_without_messages {}", size(&database) / rows);
-    time_pages(address, rows);
+    println!("database_bytes {}", size(&database));
+    forget_peak();
+    let hub = Serving::start(&database);
+    time_pages(hub.address, rows);
+    let (begun, cpu) = (Instant::now(), cpu_s());
+    // Jobs that are there already: each message replaces one, amid the year.
+    post_all(hub.address, 0, OWNERS.min(jobs));
+    let messages = 2.0 * RANKS as f64 * (OWNERS.min(jobs) as f64 / CLIENTS as f64).ceil();
+    println!("messages_per_s rows={rows} {:.0}", messages / begun.elapsed().as_secs_f64());
+    println!("cpu_ms_per_message rows={rows} {:.3}", (cpu_s() - cpu) * 1e3 / messages);
+    println!("peak_memory_mb rows={rows} {}", peak_mb());
     let store = Store::open(&database).unwrap();
     let begun = Instant::now();
     store.alerts(LOCAL, &Conditions::default(), now_ns()).unwrap();
     println!("alerts_ms rows={rows} {:.1}", begun.elapsed().as_secs_f64() * 1e3);
-    println!("peak_memory_mb {}", peak_mb());
-    stop.stop();
 }
 
-fn serve(database: &Path) -> (SocketAddr, Stop) {
-    let hub = Hub::open(database, Settings::default()).unwrap();
-    let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
-    let (address, stop) = (server.address(), Stop::default());
-    let stopping = stop.clone();
-    std::thread::spawn(move || server.run_until(&stopping, move |request| hub.answer(request)));
-    (address, stop)
+/// A hub that answers in this process until it is dropped.
+struct Serving {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    fn start(database: &Path) -> Self {
+        let hub = Hub::open(database, Settings::default()).unwrap();
+        let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap(), None)).unwrap();
+        let (address, stop) = (server.address(), Stop::default());
+        let stopping = stop.clone();
+        let serve = move || server.run_until(&stopping, move |request| hub.answer(request)).unwrap();
+        Self { address, stop, thread: Some(std::thread::spawn(serve)) }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.thread.take().unwrap().join().unwrap();
+    }
 }
 
 /// Posts the client's part of all messages over one connection.
@@ -123,6 +154,7 @@ fn answer(stream: &mut BufReader<TcpStream>) -> (u16, usize) {
 
 fn time_pages(address: SocketAddr, rows: u64) {
     for page in PAGES {
+        let cpu = cpu_s();
         let mut times: Vec<f64> = (0..9)
             .map(|_| {
                 let begun = Instant::now();
@@ -133,19 +165,26 @@ fn time_pages(address: SocketAddr, rows: u64) {
             })
             .collect();
         times.sort_by(f64::total_cmp);
-        println!("page_ms rows={rows} page={page} median={:.1} most={:.1}", times[4], times[8]);
+        let cpu_ms = (cpu_s() - cpu) * 1e3 / times.len() as f64;
+        let (median, most) = (times[4], times[8]);
+        println!("page_ms rows={rows} page={page} median={median:.1} most={most:.1} cpu={cpu_ms:.1}");
     }
 }
 
-/// Fills the tables with a year that ends now, for so many seconds at most: jobs are copies of
-/// those that are there, in the order of their starts. Returns how many there are.
-fn fill(database: &Path, rows: u64, seconds: u64) -> u64 {
-    let begun = Instant::now();
+/// Fills the tables with a year that ends now: jobs are copies of those that are there, in the order
+/// of their starts. Returns how many there are.
+fn fill(database: &Path, rows: u64) -> u64 {
     let connection = rusqlite::Connection::open(database).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    connection.pragma_update(None, "synchronous", "OFF").unwrap();
+    // The thread of the hub that wrote may not have ended yet.
+    while connection.pragma_update(None, "journal_mode", "OFF").is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for (name, value) in [("synchronous", "OFF"), ("cache_size", "-64000")] {
+        connection.pragma_update(None, name, value).unwrap();
+    }
     let columns: Vec<String> = connection
-        .prepare("SELECT name FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'name', 'started_ns')")
+        .prepare("SELECT name FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'name', 'started_ns', 'step_ns')")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()
@@ -156,20 +195,19 @@ fn fill(database: &Path, rows: u64, seconds: u64) -> u64 {
     let year = now_ns() - 365 * DAY_NS;
     let between = (365 * DAY_NS / rows).max(1);
     let mut made = 0;
-    while made + kept < rows && begun.elapsed().as_secs() < seconds {
+    while made + kept < rows {
         let more = ROWS_AT_ONCE.min(rows - kept - made);
         connection
             .execute_batch(&format!(
                 "WITH RECURSIVE n(i) AS (SELECT {made} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {made} + {more})
-                 INSERT INTO jobs (name, started_ns, {columns})
-                 SELECT (1000000000 + i) || '.0', {year} + i * {between}, {columns}
+                 INSERT INTO jobs (name, started_ns, step_ns, {columns})
+                 SELECT (1000000000 + i) || '.0', {year} + i * {between}, step_ns * (1 + abs(random() % 1000) * 5e-5), {columns}
                  FROM n JOIN jobs ON id = 1 + i % {kept};"
             ))
             .unwrap();
         made += more;
     }
     fill_days(&connection, year / DAY_NS);
-    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     made + kept
 }
 
@@ -218,6 +256,11 @@ fn cpu_s() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
+/// The peak of the memory that is told from now on begins with what is used now.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
 fn peak_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -247,7 +290,7 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
         recording: format!("{:032x}", job * RANKS + rank),
         sequence: 1 + u64::from(has_ended),
         job: Job { id: format!("{job}.0"), launcher: "slurm".to_owned(), rank: Some(rank as u32), ranks: 8 },
-        owner: format!("owner{}", job % 200),
+        owner: format!("owner{}", job % OWNERS),
         host: format!("node{}", job % 500),
         command: ["python", "train.py", "--config", "configs/large.yaml"].map(str::to_owned).to_vec(),
         code_version: "0123456789abcdef0123456789abcdef01234567".to_owned(),
@@ -259,6 +302,7 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
             name: "NVIDIA H200".to_owned(),
             uuid: format!("GPU-{rank}-{job:032x}"),
             kind: Kind::Gpu,
+            energy: Some(Metered { mj: 1_500_000_000, us: 3_600_000_000, idle_mw: Some(75_000) }),
         }],
         uses: vec![Use { rank: Some(rank as u32), pid: 4711, device: Some(0), launches: 1_000_000, times }],
         kernels: Kernels { listed: (0..32).map(kernel).collect(), others: kernel(0), timed: true },

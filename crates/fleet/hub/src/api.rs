@@ -79,8 +79,8 @@ impl Hub {
         Ok(Arc::new(Self { store, writer, health, settings, has_tokens, started_ns: now_ns() }))
     }
 
-    /// The options of a server for it.
-    pub fn options(self: &Arc<Self>, address: SocketAddr) -> Options {
+    /// The options of a server for it, encrypted if there is a certificate.
+    pub fn options(self: &Arc<Self>, address: SocketAddr, tls: Option<apex_tls::Server>) -> Options {
         let hub = Arc::clone(self);
         let bearer = move |token: &str| {
             let found = hub.store.bearer(token);
@@ -89,6 +89,7 @@ impl Hub {
         let health = Arc::clone(&self.health);
         Options {
             address,
+            tls,
             bearers: self.has_tokens.then(|| Bearers::new(bearer)),
             posts: Some(Posts { path: "/api/v1/aggregates", most_bytes: MOST_BYTES }),
             refused: Some(Refused::new(move |status| health.count_refused(status))),

@@ -2,7 +2,7 @@
 
 use crate::html;
 use crate::pages::DAY_NS;
-use crate::store::{Error, Store, part_columns, unpacked};
+use crate::store::{Error, Store, sum_columns, unpacked};
 use apex_aggregate::{Aggregate, PARTS, Use};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -34,34 +34,34 @@ pub enum Table {
 }
 
 impl Table {
-    /// Its statement; ?1 is the tenant, ?2 a moment, and only what began later is in it.
+    /// Its statement; ?1 is the tenant, and what began from ?2 on and before ?3 is in it.
     fn statement(self) -> String {
-        let parts: String = part_columns().iter().map(|column| format!(", {column}")).collect();
+        let sums: String = sum_columns().iter().map(|column| format!(", {column}")).collect();
         let of = "tenant = (SELECT id FROM tenants WHERE name = ?1)";
         match self {
             Self::Jobs => format!(
                 "SELECT id, name AS job, owner, command, code_version, launcher, devices, world AS ranks_started, ranks,
                     recordings, running, failed, launches, lost_records, started_ns, ended_ns, seen_ns, step_ns,
-                    us_cpu_device, us_shared, us_unused{parts}
-                 FROM jobs WHERE {of} AND started_ns >= ?2 ORDER BY started_ns"
+                    us_cpu_device{sums}
+                 FROM jobs WHERE {of} AND started_ns >= ?2 AND started_ns < ?3 ORDER BY started_ns, id"
             ),
             Self::Days => format!(
-                "SELECT day, owner, recordings, us_shared, us_unused{parts}
-                 FROM days WHERE {of} AND day >= ?2 / {DAY_NS} ORDER BY day, owner"
+                "SELECT day, owner, recordings{sums}
+                 FROM days WHERE {of} AND day >= ?2 / {DAY_NS} AND day * {DAY_NS} < ?3 ORDER BY day, owner"
             ),
             Self::Kernels => format!(
                 "SELECT week, name AS kernel, launches, gpu_us
-                 FROM kernels WHERE {of} AND week >= ?2 / {DAY_NS} / 7 ORDER BY week, name"
+                 FROM kernels WHERE {of} AND week >= ?2 / {DAY_NS} / 7 AND week * 7 * {DAY_NS} < ?3 ORDER BY week, name"
             ),
             Self::Uses => format!(
-                "SELECT job, message FROM recordings WHERE {of} AND received_ns >= ?2 ORDER BY id"
+                "SELECT job, message FROM recordings WHERE {of} AND received_ns >= ?2 AND received_ns < ?3 ORDER BY id"
             ),
         }
     }
 }
 
 impl Store {
-    /// Gives each row of a tenant's table that began since a moment to `take`, in the order of
+    /// Gives each row of a tenant's table that began between two moments to `take`, in the order of
     /// time.
     ///
     /// # Errors
@@ -70,13 +70,14 @@ impl Store {
         &self,
         tenant: &str,
         table: Table,
-        since_ns: u64,
+        between_ns: std::ops::Range<u64>,
         mut take: impl FnMut(Record) -> io::Result<()>,
     ) -> Result<io::Result<()>, Error> {
         self.read(|connection| {
             let mut found = connection.prepare(&table.statement())?;
             let names: Vec<String> = found.column_names().map(str::to_owned).collect();
-            let mut rows = found.query((tenant, since_ns as i64))?;
+            let mut rows =
+                found.query((tenant, between_ns.start as i64, between_ns.end.min(i64::MAX as u64) as i64))?;
             while let Some(row) = rows.next()? {
                 let records = match table {
                     Table::Uses => uses(row)?,
@@ -121,7 +122,8 @@ fn record(names: &[String], row: &Row<'_>) -> rusqlite::Result<Record> {
             ("week", Some(week)) => json!(html::date(7 * week)),
             _ => value,
         };
-        let name = name.strip_prefix("us_").map_or_else(|| name.clone(), |part| format!("{part}_us"));
+        let unit_last = |unit: &str| Some(format!("{}_{unit}", name.strip_prefix(unit)?.strip_prefix('_')?));
+        let name = unit_last("us").or_else(|| unit_last("mj")).unwrap_or_else(|| name.clone());
         record.push((name, value));
     }
     Ok(Record(record))

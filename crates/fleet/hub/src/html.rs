@@ -129,6 +129,16 @@ pub fn hours(us: u64) -> String {
     }
 }
 
+/// An energy, in kilowatt-hours unless it is little.
+pub fn energy(mj: u64) -> String {
+    match mj as f64 / 3.6e9 {
+        kwh if kwh >= 1000.0 => format!("{} kWh", count(kwh.round() as u64)),
+        kwh if kwh >= 0.1 => format!("{kwh:.2} kWh"),
+        kwh if kwh >= 1e-4 => format!("{:.2} Wh", 1000.0 * kwh),
+        _ => format!("{:.1} J", mj as f64 / 1000.0),
+    }
+}
+
 /// The colour of a part of held time, before its name.
 pub fn swatch(part: &str) -> String {
     format!(

@@ -26,6 +26,7 @@ mod html;
 mod pages;
 mod parameters;
 mod report;
+pub mod segments;
 mod store;
 mod writer;
 

@@ -3,15 +3,13 @@
 use crate::document::json;
 use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
-use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};
+use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums};
 use crate::writer::now_ns;
 use apex_ordered::Order;
 use serde::Serialize;
 
 /// Rows of each table.
 const ROWS: usize = 10;
-/// Jobs among which those that lost most are looked for: the newest.
-const JOBS: usize = 5000;
 
 /// Sums, and who lost most.
 #[derive(Debug, Serialize)]
@@ -25,7 +23,7 @@ pub struct Report {
     /// As many days before.
     times_before: Sums,
     owners: Vec<OwnerRow>,
-    /// Jobs that lost most, of the newest 5000.
+    /// Jobs that lost most.
     jobs: Vec<JobRow>,
     kernels: Vec<KernelRow>,
     changes: changes::Changes,
@@ -40,21 +38,16 @@ impl Report {
     /// Those of the database.
     pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
         let first = day(now).saturating_sub(days - 1);
-        let (mut times, mut before) = (Sums::default(), Sums::default());
-        for row in store.days(tenant, first.saturating_sub(days))? {
-            if row.day >= first { times.add(&row.times) } else { before.add(&row.times) }
-        }
+        // (Of a clock that is ahead, a day is after today.)
+        let times = store.total(tenant, first, day(now) + 2)?;
+        let times_before = store.total(tenant, first.saturating_sub(days), first)?;
         let lost = |times: &Sums| times.lost_us().saturating_add(times.unused_us);
         let mut owners = store.owners(tenant, first)?;
         owners.order_by_key(|of| std::cmp::Reverse(lost(&of.times)));
         owners.truncate(ROWS);
-        let mut jobs = store.jobs(tenant, &Wanted { most: JOBS, ..Wanted::default() })?.jobs;
-        jobs.retain(|job| day(job.started_ns) >= first);
-        jobs.order_by_key(|job| std::cmp::Reverse(lost(&job.times)));
-        jobs.truncate(ROWS);
+        let jobs = store.costliest(tenant, first..=day(now) + 1, ROWS)?;
         let kernels = store.kernels(tenant, first / 7, ROWS)?;
         let changes = changes::Changes::find(store, tenant, days.max(30), now)?;
-        let times_before = before;
         let (from, to) = (html::date(first), html::date(day(now)));
         Ok(Self { days, from, to, times, times_before, owners, jobs, kernels, changes, now })
     }

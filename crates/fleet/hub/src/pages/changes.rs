@@ -2,7 +2,7 @@
 
 use super::{DAY_NS, job_link};
 use crate::html::{self, escaped};
-use crate::store::{Error, JobRow, Series, Store};
+use crate::store::{Error, JobRow, Run, Series, Store};
 use apex_change_points::{LEAST_RUNS, change};
 use apex_ordered::Order;
 use serde::Serialize;
@@ -61,7 +61,10 @@ impl Changes {
     pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
         let series = store.series(tenant, now.saturating_sub(days * DAY_NS), RUNS)?;
         let judged = series.iter().filter(|series| series.runs.len() >= LEAST_RUNS).count() as u64;
-        let mut changes: Vec<Changed> = series.iter().filter_map(Changed::of).collect();
+        let mut changes = Vec::new();
+        for of in &series {
+            changes.extend(Changed::of(store, tenant, of)?);
+        }
         changes.order_by(|a, b| b.low.total_cmp(&a.low));
         Ok(Self { days, judged, changes })
     }
@@ -123,8 +126,11 @@ impl Changed {
     }
 
     /// The change of a series.
-    fn of(series: &Series) -> Option<Self> {
-        let runs: Vec<&JobRow> = series.runs.iter().collect();
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn of(store: &Store, tenant: &str, series: &Series) -> Result<Option<Self>, Error> {
+        let runs: &[Run] = &series.runs;
         let steps: Option<Vec<f64>> = runs.iter().map(|run| run.step_ns).collect();
         let (of, durations) = match steps {
             Some(steps) => ("step", steps),
@@ -132,8 +138,10 @@ impl Changed {
                 ("run", runs.iter().map(|run| run.ended_ns.saturating_sub(run.started_ns) as f64).collect())
             }
         };
-        let found = change(&durations)?;
-        Some(Self {
+        let Some(found) = change(&durations) else { return Ok(None) };
+        let job = |at: usize| store.job(tenant, runs[at].id);
+        let (Some(before), Some(after)) = (job(found.at - 1)?, job(found.at)?) else { return Ok(None) };
+        Ok(Some(Self {
             series: series.name.clone(),
             of,
             factor: found.factor,
@@ -142,11 +150,11 @@ impl Changed {
             chance: found.chance,
             runs_before: found.at,
             runs_after: runs.len() - found.at,
-            before: runs[found.at - 1].clone(),
-            after: runs[found.at].clone(),
+            before,
+            after,
             earliest: runs[found.between.0].id,
             latest: runs[found.between.1].id,
             began: [found.between.0, found.between.1].map(|at| runs[at].started_ns),
-        })
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! The jobs.
 
-use super::{condition, cost, day, held, job_link, losses, owner_link};
+use super::{condition, cost, day, energy, held, job_link, losses, owner_link};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, Store, Sums, Wanted};
 use serde::Serialize;
@@ -37,9 +37,7 @@ impl Jobs {
         let page = store.jobs(tenant, wanted)?;
         let last = page.jobs.last().filter(|_| page.has_more);
         let before = last.map(|job| format!("{}-{}", job.started_ns, job.id));
-        let mut times = Sums::default();
-        let since = day(now).saturating_sub(DAYS - 1);
-        store.days(tenant, since)?.iter().for_each(|day| times.add(&day.times));
+        let times = store.total(tenant, day(now).saturating_sub(DAYS - 1), u64::from(u32::MAX))?;
         let owner = wanted.owner.clone();
         Ok(Self { days: DAYS, times, jobs: page.jobs, before, owner, is_first: wanted.before.is_none() })
     }
@@ -103,6 +101,7 @@ pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
         "busy#",
         "where the time went",
         "lost to",
+        "energy (measured)#",
     ];
     if price.is_some() {
         columns.push("cost#");
@@ -123,6 +122,7 @@ pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
             html::share(times.busy_us(), times.held_us()),
             html::bar(&times.times),
             losses(&times.times),
+            if is_on_cpu { String::new() } else { energy(times) },
         ];
         row.extend(price.map(|price| cost(times.held_us(), price)));
         row

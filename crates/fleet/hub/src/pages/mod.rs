@@ -33,6 +33,10 @@ pub fn held(sums: &Sums, price: Option<f64>) -> Vec<(&'static str, String)> {
     if sums.unused_us > 0 {
         figures.push(("allocated, never used (computed)", html::hours(sums.unused_us)));
     }
+    figures.push(("energy (measured)", energy(sums)));
+    if let Some(idle) = sums.idle_mj() {
+        figures.push(("energy while idle, at least (computed)", html::energy(idle)));
+    }
     if let Some(price) = price {
         figures.push(("cost", cost(held, price)));
         figures.push(("cost of what was lost", cost(lost, price)));
@@ -41,6 +45,16 @@ pub fn held(sums: &Sums, price: Option<f64>) -> Vec<(&'static str, String)> {
         }
     }
     figures
+}
+
+/// The energy in words, with the share of the time that it is known of.
+pub fn energy(sums: &Sums) -> String {
+    let known = sums.metered_share();
+    match sums.energy_mj() {
+        None => "unknown".to_owned(),
+        Some(mj) if known > 0.995 => html::energy(mj),
+        Some(mj) => format!("{}, of {} of the time", html::energy(mj), html::percent(known)),
+    }
 }
 
 /// Returns the price of GPU time as text.
@@ -52,11 +66,20 @@ pub fn cost(us: u64, price_per_hour: f64) -> String {
 pub fn parts(sums: &Sums) -> String {
     let times = &sums.times;
     let held = times.held_us();
+    let by_cause = sums.idle_mj_by_cause();
+    let idle_energy = |part: &str| {
+        let of = by_cause.iter().flatten().find(|(cause, _)| *cause == part.trim_start_matches("idle_"));
+        of.map_or_else(String::new, |&(_, mj)| html::energy(mj))
+    };
     let row = |((name, words), us): (&(&str, &str), u64)| {
-        vec![html::swatch(name) + words, html::hours(us), html::share(us, held)]
+        let mut row = vec![html::swatch(name) + words, html::hours(us), html::share(us, held)];
+        row.extend(by_cause.is_some().then(|| idle_energy(name)));
+        row
     };
     let rows: Vec<_> = PARTS.iter().zip(times.parts()).filter(|(_, us)| *us > 0).map(row).collect();
-    let table = html::table(&["part", "GPU time#", "share#"], &rows);
+    let mut columns = vec!["part", "GPU time#", "share#"];
+    columns.extend(by_cause.is_some().then_some("energy at least (computed)#"));
+    let table = html::table(&columns, &rows);
     // (Parts are rounded one by one.)
     if sums.shared_us.saturating_mul(1000) <= held {
         return table;

@@ -1,9 +1,12 @@
 //! The page of owners: who holds devices, and what for.
 
-use super::{cost, day, losses, owner_link};
+use super::{cost, day, energy, losses, owner_link};
 use crate::html;
-use crate::store::{Error, OwnerRow, Store};
+use crate::store::{Error, OwnerRow, Store, Sums};
 use serde::Serialize;
+
+/// Owners that the page lists.
+const ROWS: usize = 200;
 
 /// Owners, those who hold most first.
 #[derive(Debug, Serialize)]
@@ -24,10 +27,22 @@ impl Owners {
 
     /// The page.
     pub fn body(&self, price: Option<f64>) -> String {
+        let (listed, others) = self.owners.split_at(ROWS.min(self.owners.len()));
+        let mut sum = Sums::default();
+        others.iter().for_each(|of| sum.add(&of.times));
+        let rest = match others.len() as u64 {
+            0 => String::new(),
+            count => format!(
+                "<p>{} more held {} and lost {}: <code>/api/v1/owners</code> lists all.</p>\n",
+                html::counted(count, "owner"),
+                html::hours(sum.held_us()),
+                html::hours(sum.lost_us())
+            ),
+        };
         format!(
-            "<h1>Owners</h1>\n<p class=\"soft\">Recordings that began in the last {}.</p>\n{}",
+            "<h1>Owners</h1>\n<p class=\"soft\">Recordings that began in the last {}.</p>\n{}{rest}",
             html::counted(self.days, "day"),
-            table(&self.owners, price)
+            table(listed, price)
         )
     }
 }
@@ -41,6 +56,7 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
         "busy#",
         "GPU time lost#",
         "allocated, never used#",
+        "energy (measured)#",
         "where the time went",
         "lost to",
     ];
@@ -56,6 +72,7 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
             html::share(times.busy_us(), times.held_us()),
             html::hours(times.lost_us()),
             html::hours(times.unused_us),
+            energy(times),
             html::bar(&times.times),
             losses(&times.times),
         ];

@@ -1,10 +1,10 @@
 //! Stores an aggregate and adds its sums, once.
 
 use super::packing::{packed, unpacked};
-use super::schema::part_columns;
+use super::schema::added_columns;
 use super::{facts, holds};
 use crate::health::Outcome;
-use apex_aggregate::{Aggregate, PARTS, shortened};
+use apex_aggregate::{Aggregate, shortened};
 use rusqlite::{Connection, OptionalExtension, Result, ToSql, TransactionBehavior, params};
 use std::sync::LazyLock;
 
@@ -14,7 +14,8 @@ pub const MOST_NAMES: u32 = 5000;
 /// The name of what has no room.
 const OTHER: &str = "(other)";
 
-const DAY_NS: u64 = 86_400_000_000_000;
+/// Nanoseconds of a day.
+pub const DAY_NS: u64 = 86_400_000_000_000;
 /// A message that begins longer before the hub's present has a wrong clock.
 const OLDEST_NS: u64 = 730 * DAY_NS;
 
@@ -25,13 +26,14 @@ struct Adding {
 }
 
 static ADDING: LazyLock<Adding> = LazyLock::new(|| {
-    // ?1 to ?14 are the parts.
-    let parts: String = part_columns()
+    // The first ones are the parts and the energy.
+    let columns = added_columns();
+    let parts: String = columns
         .iter()
         .enumerate()
         .map(|(at, column)| format!(", {column} = {column} + ?{}", at + 1))
         .collect();
-    let next = PARTS.len() + 1;
+    let next = columns.len() + 1;
     let numbered = |offset: usize| next + offset;
     Adding {
         job: format!(
@@ -241,7 +243,9 @@ struct Of {
 
 /// Adds the sums of an aggregate, or takes them back (`sign` -1).
 fn add(connection: &Connection, stored: &Of, of: &Aggregate, sign: i64) -> Result<()> {
-    let parts = of.times().parts().map(|us| sign * us as i64);
+    let energy = of.energy();
+    let added = of.times().parts().into_iter().chain([energy.mj, energy.metered_us, energy.idle_mj]);
+    let added: Vec<i64> = added.map(|of| sign * of as i64).collect();
     let launches: u64 =
         of.kernels.listed.iter().chain([&of.kernels.others]).map(|kernel| kernel.launches).sum();
     let failed = of.ended.is_some_and(|end| !end.is_success());
@@ -257,20 +261,20 @@ fn add(connection: &Connection, stored: &Of, of: &Aggregate, sign: i64) -> Resul
         shared.in_job,
     ]
     .map(|count| sign * count);
-    let values = parts.iter().chain(&counts).chain([&stored.job]);
+    let values = added.iter().chain(&counts).chain([&stored.job]);
     connection.prepare_cached(&ADDING.job)?.execute(rusqlite::params_from_iter(values))?;
-    add_to_day(connection, stored.tenant, of, &parts, [sign, sign * shared.in_all])?;
+    add_to_day(connection, stored.tenant, of, &added, [sign, sign * shared.in_all])?;
     // What the CPU device ran took no GPU time.
     if of.is_on_cpu() { Ok(()) } else { add_kernels(connection, stored.tenant, of, sign) }
 }
 
-/// Adds to the owner's day, the one on which the recording began: parts, recordings and shared
-/// time.
+/// Adds to the owner's day, the one on which the recording began: parts, energy, recordings and
+/// shared time. (Triggers add the same to the sums of longer times.)
 fn add_to_day(
     connection: &Connection,
     tenant: i64,
     of: &Aggregate,
-    parts: &[i64],
+    added: &[i64],
     [recordings, shared]: [i64; 2],
 ) -> Result<()> {
     let owner = admitted(connection, tenant, "owner", &of.owner)?;
@@ -278,7 +282,7 @@ fn add_to_day(
     connection
         .prepare_cached("INSERT OR IGNORE INTO days (tenant, day, owner) VALUES (?1, ?2, ?3)")?
         .execute(params![tenant, day, owner])?;
-    let mut values: Vec<&dyn ToSql> = parts.iter().map(|part| part as &dyn ToSql).collect();
+    let mut values: Vec<&dyn ToSql> = added.iter().map(|of| of as &dyn ToSql).collect();
     values.extend([&recordings as &dyn ToSql, &shared, &tenant, &day, &owner]);
     connection.prepare_cached(&ADDING.day)?.execute(&values[..]).map(drop)
 }

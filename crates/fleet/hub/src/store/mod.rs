@@ -1,6 +1,8 @@
 //! The database.
 //!
 //! Sums stand in tables that never hold a message: of a job, of an owner's day, of a kernel's week.
+//! `spans` has what `days` has, of all owners by day and of each owner by 8 and 64 days, so that a
+//! page of a year reads few rows: triggers change it with each row of `days`.
 //! `recordings` holds the newest message of each recording, so that its part of the sums can be
 //! taken back when a later one replaces it; `facts` has what it says of its job, and `holds` when
 //! it held which device. All numbers that are added up are integers, and the tables are `STRICT`: a
@@ -17,8 +19,8 @@ mod tokens;
 
 pub use ingest::{MOST_NAMES, ingest, remove_old};
 pub use packing::unpacked;
-pub use query::{JobRow, KernelRow, OwnerRow, RecordingRow, Series, Wanted};
-pub use schema::part_columns;
+pub use query::{JobRow, KernelRow, OwnerRow, RecordingRow, Run, Series, Wanted};
+pub use schema::sum_columns;
 pub use sums::Sums;
 
 use rusqlite::{Connection, OpenFlags};

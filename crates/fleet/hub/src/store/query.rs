@@ -1,13 +1,15 @@
 //! Queries of pages and documents.
 
-use super::schema::part_columns;
+use super::schema::{SPANS, sum_columns};
 use super::sums::Sums;
 use super::{Error, Store};
-use apex_aggregate::{PARTS, Times};
+use apex_aggregate::{Energy, PARTS, Times};
 use apex_ordered::Order;
 use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// A job.
@@ -81,17 +83,6 @@ pub struct OwnerRow {
     pub times: Sums,
 }
 
-/// A day.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DayRow {
-    /// Days since 1970.
-    pub day: u64,
-    /// Recordings that began on it.
-    pub recordings: u64,
-    /// Times of their devices.
-    pub times: Sums,
-}
-
 /// A kernel over the fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelRow {
@@ -109,7 +100,39 @@ pub struct Series {
     /// Its identity.
     pub name: String,
     /// The runs, the first one first.
-    pub runs: Vec<JobRow>,
+    pub runs: Vec<Run>,
+}
+
+/// A run of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    /// The job's number.
+    pub id: i64,
+    /// Duration of a step, nanoseconds.
+    pub step_ns: Option<f64>,
+    /// Start, nanoseconds since 1970.
+    pub started_ns: u64,
+    /// End.
+    pub ended_ns: u64,
+}
+
+/// Recordings and the columns of [`Sums`], added up as the rows have them: of shared time, one row
+/// may have given what another one took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signed([i64; 1 + COLUMNS]);
+
+impl Signed {
+    /// Adds the columns of a row from `first` on.
+    fn add(&mut self, row: &Row<'_>, first: usize) -> Result<()> {
+        for (at, sum) in self.0.iter_mut().enumerate() {
+            *sum = sum.saturating_add(row.get(first + at)?);
+        }
+        Ok(())
+    }
+
+    fn sums(&self) -> Sums {
+        of_columns(std::array::from_fn(|at| self.0[1 + at]))
+    }
 }
 
 /// Which jobs are wanted.
@@ -144,33 +167,33 @@ static JOB: LazyLock<String> = LazyLock::new(|| {
     columns
 });
 
-/// Columns of [`JOB`].
-const JOB_COLUMNS: usize = FIRST_SUM + PARTS.len() + 2;
-/// The first one of its sums.
+/// The first one of the sums in [`JOB`].
 const FIRST_SUM: usize = 20;
+/// Columns of [`Sums`], as [`sum_columns`] has them.
+const COLUMNS: usize = PARTS.len() + 5;
 
-/// The columns of [`Sums`], in the order in which [`sums`] reads them.
-fn sum_columns() -> Vec<String> {
-    let others = ["us_shared", "us_unused"].map(str::to_owned);
-    part_columns().into_iter().chain(others).collect()
-}
-
-/// The sums of these columns.
+/// The sums of all columns of [`Sums`].
 static SUMS: LazyLock<String> = LazyLock::new(|| {
     let sums: Vec<String> =
         sum_columns().iter().map(|column| format!("coalesce(sum({column}), 0)")).collect();
     sums.join(", ")
 });
 
-/// The sums in the columns from `first` on. No part is negative: what was taken back was added
-/// before. (Of shared time, one row may have given what another one took.)
+/// The sums in the columns from `first` on.
 fn sums(row: &Row<'_>, first: usize) -> Result<Sums> {
-    let mut parts = [0; PARTS.len()];
-    for (at, part) in parts.iter_mut().enumerate() {
-        *part = count(row, first + at)?;
+    let mut columns = [0; COLUMNS];
+    for (at, column) in columns.iter_mut().enumerate() {
+        *column = row.get(first + at)?;
     }
-    let (shared_us, unused_us) = (count(row, first + parts.len())?, count(row, first + parts.len() + 1)?);
-    Ok(Sums { times: Times::of_parts(parts), shared_us, unused_us })
+    Ok(of_columns(columns))
+}
+
+/// The sums that have these columns. No part is negative: what was taken back was added before.
+fn of_columns(columns: [i64; COLUMNS]) -> Sums {
+    let of = |at: usize| columns[at].max(0) as u64;
+    let [shared_us, unused_us, mj, metered_us, idle_mj] = std::array::from_fn(|at| of(PARTS.len() + at));
+    let energy = Energy { mj, metered_us, idle_mj };
+    Sums { times: Times::of_parts(std::array::from_fn(of)), shared_us, unused_us, energy }
 }
 
 fn count(row: &Row<'_>, at: usize) -> Result<u64> {
@@ -300,34 +323,94 @@ impl Store {
     /// # Errors
     /// Those of SQLite.
     pub fn owners(&self, tenant: &str, since_day: u64) -> std::result::Result<Vec<OwnerRow>, Error> {
-        self.read(|connection| {
-            let mut found = connection.prepare_cached(&format!(
-                "SELECT owner, sum(recordings), {} FROM days WHERE {OF_TENANT} AND day >= ?2 GROUP BY owner",
-                *SUMS
-            ))?;
-            let read = |row: &Row<'_>| {
-                Ok(OwnerRow { owner: row.get(0)?, recordings: count(row, 1)?, times: sums(row, 2)? })
-            };
-            let mut owners: Vec<OwnerRow> =
-                found.query_map((tenant, since_day as i64), read)?.collect::<Result<_>>()?;
-            owners.order_by_key(|of| (std::cmp::Reverse(of.times.held_us()), of.owner.clone()));
-            Ok(owners)
-        })
+        let [eights, sixty_fours] = SPANS;
+        // Days up to the first eight, eights up to the first sixty-four, and those from there on.
+        let first_eight = since_day.next_multiple_of(eights);
+        let first_sixty_four = first_eight.next_multiple_of(sixty_fours);
+        let columns = sum_columns().join(", ");
+        let sql = format!(
+            "SELECT owner, recordings, {columns} FROM days WHERE {OF_TENANT} AND day >= ?2 AND day < ?3
+             UNION ALL SELECT owner, recordings, {columns} FROM spans
+             WHERE {OF_TENANT} AND days = {eights} AND start >= ?3 AND start < ?4
+             UNION ALL SELECT owner, recordings, {columns} FROM spans
+             WHERE {OF_TENANT} AND days = {sixty_fours} AND start >= ?4"
+        );
+        let from = [since_day, first_eight, first_sixty_four].map(|day| day as i64);
+        let sums = self.read(|connection| {
+            let mut sums: BTreeMap<String, Signed> = BTreeMap::new();
+            let mut found = connection.prepare_cached(&sql)?;
+            let mut rows = found.query((tenant, from[0], from[1], from[2]))?;
+            while let Some(row) = rows.next()? {
+                let owner = row.get_ref(0)?.as_str()?;
+                match sums.get_mut(owner) {
+                    Some(sum) => sum.add(row, 1)?,
+                    None => sums.entry(owner.to_owned()).or_default().add(row, 1)?,
+                }
+            }
+            Ok(sums)
+        })?;
+        let of = |(owner, sum): (String, Signed)| OwnerRow {
+            owner,
+            recordings: sum.0[0].max(0) as u64,
+            times: sum.sums(),
+        };
+        let mut owners: Vec<OwnerRow> = sums.into_iter().map(of).collect();
+        owners.order_by_key(|of| (std::cmp::Reverse(of.times.held_us()), of.owner.clone()));
+        Ok(owners)
     }
 
-    /// Sums by day since a day, the first day first.
+    /// Sums of the recordings that began from a day on, and before another one.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn days(&self, tenant: &str, since_day: u64) -> std::result::Result<Vec<DayRow>, Error> {
+    pub fn total(&self, tenant: &str, since_day: u64, until_day: u64) -> std::result::Result<Sums, Error> {
         self.read(|connection| {
             let mut found = connection.prepare_cached(&format!(
-                "SELECT day, sum(recordings), {} FROM days WHERE {OF_TENANT} AND day >= ?2 GROUP BY day ORDER BY day",
+                "SELECT {} FROM spans WHERE {OF_TENANT} AND days = 1 AND start >= ?2 AND start < ?3",
                 *SUMS
             ))?;
-            let read =
-                |row: &Row<'_>| Ok(DayRow { day: count(row, 0)?, recordings: count(row, 1)?, times: sums(row, 2)? });
-            found.query_map((tenant, since_day as i64), read)?.collect()
+            found.query_row((tenant, since_day as i64, until_day as i64), |row| sums(row, 0))
+        })
+    }
+
+    /// Days from one on and before another one on which recordings began.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn days(&self, tenant: &str, since_day: u64, until_day: u64) -> std::result::Result<Vec<u64>, Error> {
+        self.read(|connection| {
+            let mut found = connection.prepare_cached(&format!(
+                "SELECT start FROM spans WHERE {OF_TENANT} AND days = 1 AND start >= ?2 AND start < ?3"
+            ))?;
+            found.query_map((tenant, since_day as i64, until_day as i64), |row| count(row, 0))?.collect()
+        })
+    }
+
+    /// Jobs that began since a day and lost most, the costliest first, at most `most`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn costliest(
+        &self,
+        tenant: &str,
+        days: RangeInclusive<u64>,
+        most: usize,
+    ) -> std::result::Result<Vec<JobRow>, Error> {
+        self.read(|connection| {
+            let mut of_day = connection.prepare_cached(&format!(
+                "SELECT lost_us, id FROM jobs INDEXED BY jobs_by_loss
+                 WHERE {OF_TENANT} AND day = ?2 ORDER BY lost_us DESC LIMIT ?3"
+            ))?;
+            let mut all: Vec<(i64, i64)> = Vec::new();
+            for day in days {
+                let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+                for found in of_day.query_map((tenant, day as i64, most as i64), read)? {
+                    all.push(found?);
+                }
+            }
+            all.order_by_key(|&(lost_us, id)| std::cmp::Reverse((lost_us, id)));
+            let one = |(_, id): &(i64, i64)| jobs(connection, "id = ?1", &[id]);
+            Ok(all.iter().take(most).map(one).collect::<Result<Vec<_>>>()?.concat())
         })
     }
 
@@ -364,21 +447,20 @@ impl Store {
         since_ns: u64,
         most: usize,
     ) -> std::result::Result<Vec<Series>, Error> {
-        let condition = format!(
-            "{OF_TENANT} AND started_ns >= ?2 AND running = 0 AND failed = 0 ORDER BY started_ns DESC, id DESC LIMIT ?3"
-        );
         self.read(|connection| {
-            let mut named =
-                connection.prepare_cached(&format!("SELECT {}, series FROM jobs WHERE {condition}", *JOB))?;
-            let read = |row: &Row<'_>| Ok((row.get::<_, String>(JOB_COLUMNS)?, job(row)?));
-            let rows = named.query_map((tenant, since_ns as i64, most as i64), read)?;
-            let mut by_name: std::collections::BTreeMap<String, Vec<JobRow>> =
-                std::collections::BTreeMap::new();
-            for row in rows {
-                let (name, run) = row?;
-                by_name.entry(name).or_default().push(run);
+            let mut named = connection.prepare_cached(&format!(
+                "SELECT series, id, step_ns, started_ns, ended_ns FROM jobs INDEXED BY jobs_ended
+                 WHERE {OF_TENANT} AND started_ns >= ?2 AND running = 0 AND failed = 0
+                 ORDER BY started_ns DESC LIMIT ?3"
+            ))?;
+            let mut by_name: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+            let mut rows = named.query((tenant, since_ns as i64, most as i64))?;
+            while let Some(row) = rows.next()? {
+                let (started_ns, ended_ns) = (count(row, 3)?, count(row, 4)?);
+                let run = Run { id: row.get(1)?, step_ns: row.get(2)?, started_ns, ended_ns };
+                by_name.entry(row.get(0)?).or_default().push(run);
             }
-            let of = |(name, mut runs): (String, Vec<JobRow>)| {
+            let of = |(name, mut runs): (String, Vec<Run>)| {
                 runs.reverse();
                 Series { name, runs }
             };

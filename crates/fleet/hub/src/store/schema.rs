@@ -1,17 +1,35 @@
 //! The tables, and how older databases come to them.
 
+use super::ingest::DAY_NS;
 use super::packing::unpacked;
 use super::{Error, facts, holds};
 use apex_aggregate::{Aggregate, PARTS};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The version of the tables: the number of [`steps`].
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The columns of the parts of held time.
-pub fn part_columns() -> Vec<String> {
+fn part_columns() -> Vec<String> {
     PARTS.iter().map(|(name, _)| format!("us_{name}")).collect()
 }
+
+/// The columns of the energy.
+const ENERGY: [&str; 3] = ["mj_energy", "us_metered", "mj_idle"];
+
+/// The columns that a message adds to by itself: parts and energy.
+pub fn added_columns() -> Vec<String> {
+    part_columns().into_iter().chain(ENERGY.map(str::to_owned)).collect()
+}
+
+/// The columns of [`super::Sums`]: parts, shared and unused time, energy.
+pub fn sum_columns() -> Vec<String> {
+    let others = ["us_shared", "us_unused"].into_iter().chain(ENERGY).map(str::to_owned);
+    part_columns().into_iter().chain(others).collect()
+}
+
+/// Days of the sums that are kept beside those of one day, by owner.
+pub const SPANS: [u64; 2] = [8, 64];
 
 /// Statements that bring a database from each version to the next.
 fn steps() -> [String; VERSION as usize] {
@@ -78,7 +96,93 @@ fn steps() -> [String; VERSION as usize] {
          CREATE INDEX jobs_running ON jobs (tenant, id) WHERE running > 0;",
         columns.concat()
     );
-    [first, second]
+    [first, second, third()]
+}
+
+/// Energy; sums of longer times than a day, which triggers keep; what a job lost.
+fn third() -> String {
+    let energy = ["jobs", "days"].map(|table| {
+        ENERGY.map(|of| format!("ALTER TABLE {table} ADD COLUMN {of} INTEGER NOT NULL DEFAULT 0;")).concat()
+    });
+    let columns = sum_columns();
+    let definitions: String =
+        columns.iter().map(|column| format!(", {column} INTEGER NOT NULL DEFAULT 0")).collect();
+    let (lost, day) = (lost_us(), DAY_NS);
+    format!(
+        "{}
+         CREATE TABLE spans (
+             tenant INTEGER NOT NULL REFERENCES tenants, days INTEGER NOT NULL, start INTEGER NOT NULL,
+             owner TEXT NOT NULL, recordings INTEGER NOT NULL DEFAULT 0{definitions},
+             PRIMARY KEY (tenant, days, start, owner)
+         ) STRICT, WITHOUT ROWID;
+         {}
+         ALTER TABLE jobs ADD COLUMN day INTEGER AS (started_ns / {day}) VIRTUAL;
+         ALTER TABLE jobs ADD COLUMN lost_us INTEGER AS (CAST({lost} AS INTEGER)) VIRTUAL;
+         CREATE INDEX jobs_by_loss ON jobs (tenant, day, lost_us);
+         DROP INDEX jobs_by_series;
+         UPDATE jobs SET series = substr(series, 1, 16);
+         CREATE INDEX jobs_ended ON jobs (tenant, started_ns, series, step_ns, ended_ns)
+             WHERE running = 0 AND failed = 0;",
+        energy.concat(),
+        spans(&columns)
+    )
+}
+
+/// The time that a job lost and that it never used: [`super::Sums::lost_us`] and `unused_us`.
+fn lost_us() -> String {
+    let parts = part_columns();
+    let (busy, lost) = parts.split_at(3);
+    let (busy, lost) = (busy.join(" + "), lost.join(" + "));
+    format!("(1.0 - 1.0 * us_shared / max({busy} + {lost}, 1)) * ({lost}) + us_unused")
+}
+
+/// Statements that fill `spans` from `days`, and keep it so whenever a row of `days` changes: the
+/// sums of all owners by day (with no owner), and those of each owner by [`SPANS`].
+fn spans(columns: &[String]) -> String {
+    let mut all = vec!["recordings".to_owned()];
+    all.extend_from_slice(columns);
+    let sums: String = all.iter().map(|column| format!(", sum({column})")).collect();
+    let names = all.join(", ");
+    let whose = [(1, "''")].into_iter().chain(SPANS.map(|days| (days, "owner")));
+    let whose: Vec<(u64, &str)> = whose.collect();
+    let fill = |(days, owner): &(u64, &str)| {
+        format!(
+            "INSERT INTO spans (tenant, days, start, owner, {names})
+             SELECT tenant, {days}, day - day % {days}, {owner}{sums} FROM days GROUP BY 1, 3, 4;"
+        )
+    };
+    let row = |(days, owner): &(u64, &str)| {
+        let owner = if *owner == "owner" { "NEW.owner" } else { owner };
+        [days.to_string(), format!("NEW.day - NEW.day % {days}"), owner.to_owned()]
+    };
+    let make = |of: &(u64, &str)| {
+        let [days, start, owner] = row(of);
+        format!(
+            "INSERT OR IGNORE INTO spans (tenant, days, start, owner) VALUES (NEW.tenant, {days}, {start}, {owner});"
+        )
+    };
+    let add = |of: &(u64, &str), gain: &dyn Fn(&String) -> String| {
+        let [days, start, owner] = row(of);
+        let set: Vec<String> =
+            all.iter().map(|column| format!("{column} = {column} + {}", gain(column))).collect();
+        format!(
+            "UPDATE spans SET {} WHERE tenant = NEW.tenant AND days = {days} AND start = {start} AND owner = {owner};",
+            set.join(", ")
+        )
+    };
+    let new = |column: &String| format!("NEW.{column}");
+    // (In parentheses: a sum that exceeds 64 bits on the way would be an error.)
+    let change = |column: &String| format!("(NEW.{column} - OLD.{column})");
+    let each = |of: &dyn Fn(&(u64, &str)) -> String| whose.iter().map(of).collect::<String>();
+    format!(
+        "{}
+         CREATE TRIGGER days_come AFTER INSERT ON days BEGIN {}{} END;
+         CREATE TRIGGER days_change AFTER UPDATE ON days BEGIN {} END;",
+        each(&fill),
+        each(&make),
+        each(&|of| add(of, &new)),
+        each(&|of| add(of, &change))
+    )
 }
 
 /// Fills the tables of the second version from the messages of the first one, whose sums stay.

@@ -11,9 +11,9 @@ fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// 32 hexadecimal digits that tell texts apart.
+/// 16 hexadecimal digits that tell texts apart.
 pub fn digest(text: &str) -> String {
-    hash(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether a text can be a tenant's name.

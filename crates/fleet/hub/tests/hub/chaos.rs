@@ -3,7 +3,7 @@
 //! `PROPTEST_CASES=N` runs more rounds than CI does, `PROPTEST_RNG_SEED=N` begins with another
 //! seed.
 
-use crate::common::{Running, message};
+use crate::common::{Running, message, pem};
 use crate::totals::{expected, totals};
 use apex_aggregate::Aggregate;
 use apex_delivery::{PATH, Route, deliver};
@@ -21,6 +21,9 @@ use test_process::{Child, Command};
 const RECORDINGS: u64 = 6;
 /// Messages of a recording.
 const MESSAGES: u64 = 5;
+
+/// Set for a hub that speaks TLS, and for what is sent to it.
+const TLS: &str = "APEX_TEST_TLS";
 
 /// One of the tests below that are not run by themselves, as a process.
 fn part(name: &str, folder: &Path, port: u16) -> Command {
@@ -44,6 +47,15 @@ fn hub_at(address: impl std::fmt::Display) -> Route {
     Target::new(&format!("http://{address}"), PATH).unwrap().into()
 }
 
+/// The hub at a port of this machine.
+fn hub_of(port: u16, has_tls: bool) -> Route {
+    let target = Target::new(&format!("https://127.0.0.1:{port}"), PATH).unwrap();
+    match has_tls {
+        true => target.with_trusted(&pem("authority.crt")).unwrap().into(),
+        false => hub_at(format!("127.0.0.1:{port}")),
+    }
+}
+
 fn folder() -> std::path::PathBuf {
     std::env::var_os("APEX_TEST_FOLDER").expect("the folder").into()
 }
@@ -51,7 +63,8 @@ fn folder() -> std::path::PathBuf {
 #[test]
 #[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
 fn serves_until_it_is_killed() {
-    let hub = Running::start(&folder().join("hub.db"));
+    let certificate = std::env::var_os(TLS).map(|_| "hub");
+    let hub = Running::start_with(&folder().join("hub.db"), certificate);
     println!("listens {}", hub.address.port());
     loop {
         std::thread::park();
@@ -62,8 +75,8 @@ fn serves_until_it_is_killed() {
 #[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
 fn sends_until_all_is_confirmed() {
     let spool = Spool::open(&folder().join("spool"), Limits::default()).unwrap();
-    let port = of_variable("APEX_TEST_PORT").unwrap();
-    let target = hub_at(format!("127.0.0.1:{port}"));
+    let port = of_variable("APEX_TEST_PORT").unwrap() as u16;
+    let target = hub_of(port, std::env::var_os(TLS).is_some());
     for sequence in 1..=MESSAGES {
         for recording in 0..RECORDINGS {
             let of = message(recording, sequence);
@@ -81,8 +94,12 @@ fn next(lines: &mut impl Iterator<Item = String>, beginning: &str) -> Option<Str
     lines.find_map(|line| Some(line.split_once(beginning)?.1.to_owned()))
 }
 
-fn started(folder: &Path) -> (Child, u16) {
-    started_as(part("serves_until_it_is_killed", folder, 0))
+fn started(folder: &Path, has_tls: bool) -> (Child, u16) {
+    let mut hub = part("serves_until_it_is_killed", folder, 0);
+    if has_tls {
+        hub.env(TLS, "1");
+    }
+    started_as(hub)
 }
 
 fn started_as(mut hub: Command) -> (Child, u16) {
@@ -93,8 +110,12 @@ fn started_as(mut hub: Command) -> (Child, u16) {
 }
 
 /// What an agent put last of each recording, which reached the disk before it said so.
-fn killed_agent(folder: &Path, port: u16, after: u64) -> BTreeMap<u64, u64> {
-    let mut agent = part("sends_until_all_is_confirmed", folder, port).spawn().unwrap();
+fn killed_agent(folder: &Path, port: u16, has_tls: bool, after: u64) -> BTreeMap<u64, u64> {
+    let mut agent = part("sends_until_all_is_confirmed", folder, port);
+    if has_tls {
+        agent.env(TLS, "1");
+    }
+    let mut agent = agent.spawn().unwrap();
     let mut lines = BufReader::new(agent.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut put = BTreeMap::new();
     let mut left = after;
@@ -119,19 +140,20 @@ fn totals_are_exact_though_agent_and_hub_are_killed_at_any_moment() {
     for seed in first..first + rounds {
         println!("seed {seed}");
         let folder = tempfile::tempdir().unwrap();
-        round(folder.path(), seed);
+        round(folder.path(), seed, seed.is_multiple_of(2));
     }
 }
 
-fn round(folder: &Path, seed: u64) {
+/// A round; half of them speak TLS.
+fn round(folder: &Path, seed: u64, has_tls: bool) {
     let mut random = Random::new(seed);
     for _ in 0..3 {
-        let (mut hub, port) = started(folder);
+        let (mut hub, port) = started(folder, has_tls);
         let path = folder.to_owned();
         let after = 1 + random.below(RECORDINGS * MESSAGES);
         let pause = Duration::from_micros(random.below(150_000));
         std::thread::scope(|scope| {
-            scope.spawn(|| killed_agent(&path, port, after));
+            scope.spawn(|| killed_agent(&path, port, has_tls, after));
             // The moment of the kill is random; nothing is expected to have happened until then.
             std::thread::sleep(pause);
             hub.kill().unwrap();
@@ -139,15 +161,15 @@ fn round(folder: &Path, seed: u64) {
         hub.wait().unwrap();
     }
     // Afterwards nobody dies, and the newest of all is put and delivered.
-    let (mut hub, port) = started(folder);
+    let (mut hub, port) = started(folder, has_tls);
     let spool = Spool::open(&folder.join("spool"), Limits::default()).unwrap();
-    let target = hub_at(format!("127.0.0.1:{port}"));
+    let target = hub_of(port, has_tls);
     let newest: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
     let delivered = deliver(&spool, &target, Duration::from_secs(60)).unwrap();
     assert_eq!((delivered.waiting, delivered.refused), (0, 0), "seed {seed}: {delivered:?}");
     assert_eq!(totals(&folder.join("hub.db")), expected(newest.iter()), "seed {seed}");
     assert_eq!(spool.counts().unwrap(), apex_spool::Counts::default(), "seed {seed}");
-    let rest = killed_agent(folder, port, u64::MAX);
+    let rest = killed_agent(folder, port, has_tls, u64::MAX);
     assert_eq!(rest.len() as u64, RECORDINGS);
     let last: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
     assert!(last.iter().all(|of| of.sequence == MESSAGES), "seed {seed}");
@@ -206,7 +228,7 @@ fn a_hub_whose_disk_is_full_confirms_nothing_that_it_has_not_stored() {
 #[test]
 fn a_hub_that_is_paused_is_not_waited_for_and_counts_once_what_came_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut hub, port) = started(folder.path());
+    let (mut hub, port) = started(folder.path(), false);
     let signal = |signal: i32| {
         // SAFETY: takes numbers; the process is a child that has not been waited for.
         assert_eq!(unsafe { libc::kill(hub.id().cast_signed(), signal) }, 0);

@@ -1,6 +1,6 @@
 //! Messages, a hub that answers, and a client.
 
-use apex_aggregate::{Aggregate, Device, End, Job, Kernel, Kernels, Step, Times, Use};
+use apex_aggregate::{Aggregate, Device, End, Job, Kernel, Kernels, Metered, Step, Times, Use};
 use apex_http::{Server, Stop};
 use apex_hub::{Hub, Settings};
 use apex_random::Random;
@@ -47,6 +47,12 @@ pub fn message(recording: u64, sequence: u64) -> Aggregate {
         devices: vec![Device {
             name: "H200".to_owned(),
             uuid: format!("GPU-{recording}"),
+            // Not every device has a counter.
+            energy: (!recording.is_multiple_of(3)).then_some(Metered {
+                mj: 1000 * sequence + recording,
+                us: 500_000 + sequence,
+                idle_mw: (recording % 3 > 1).then_some(900),
+            }),
             ..Device::default()
         }],
         uses: vec![used],
@@ -61,6 +67,12 @@ pub fn message(recording: u64, sequence: u64) -> Aggregate {
     }
 }
 
+/// A file of certificates or of a key, for tests.
+pub fn pem(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
 /// A hub that answers in this process.
 pub struct Running {
     pub address: SocketAddr,
@@ -70,9 +82,18 @@ pub struct Running {
 
 impl Running {
     pub fn start(database: &Path) -> Self {
+        Self::start_with(database, None)
+    }
+
+    /// A hub that has this certificate (its name among those of tests), if any.
+    pub fn start_with(database: &Path, certificate: Option<&str>) -> Self {
+        let tls = certificate.map(|name| {
+            let [certificate, key] = ["crt", "key"].map(|ending| pem(&format!("{name}.{ending}")));
+            apex_tls::Server::new(&certificate, &key).unwrap()
+        });
         let hub =
             Hub::open(database, Settings { price_per_gpu_hour: Some(2.5), ..Settings::default() }).unwrap();
-        let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
+        let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap(), tls)).unwrap();
         let (address, stop) = (server.address(), Stop::default());
         let stopping = stop.clone();
         let serve = move || server.run_until(&stopping, move |request| hub.answer(request)).unwrap();

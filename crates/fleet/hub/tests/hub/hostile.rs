@@ -194,7 +194,7 @@ fn a_hub_without_tokens_does_not_listen_beyond_loopback() {
     let database = folder.path().join("hub.db");
     let bind = || {
         let hub = apex_hub::Hub::open(&database, apex_hub::Settings::default()).unwrap();
-        apex_http::Server::bind(hub.options("0.0.0.0:0".parse().unwrap())).map(drop)
+        apex_http::Server::bind(hub.options("0.0.0.0:0".parse().unwrap(), None)).map(drop)
     };
     assert!(matches!(bind(), Err(apex_http::Error::NeedsToken(_))));
     Store::open(&database).unwrap().add_token("one", 1).unwrap();

@@ -6,6 +6,8 @@ mod chaos;
 mod common;
 mod hostile;
 mod interface;
+mod segments;
 mod sums;
+mod tls;
 mod totals;
 mod views;

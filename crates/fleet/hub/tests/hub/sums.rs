@@ -3,7 +3,7 @@
 
 use crate::common::{Running, message, now_ns};
 use crate::totals::{newest, totals};
-use apex_aggregate::{Aggregate, Allocation, Device, Kind, Step, Times};
+use apex_aggregate::{Aggregate, Allocation, Device, Kind, Metered, Step, Times};
 use apex_random::Random;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn held(recording: u64, sequence: u64, device: &str, from: u64, until: u64) -> A
     (of.started_ns, of.as_of_ns) = (begin + from * SECOND, begin + until * SECOND);
     of.ended = None;
     let uuid = if device.starts_with("GPU-") { device.to_owned() } else { String::new() };
-    of.devices = vec![Device { name: "H200".to_owned(), uuid, kind: Kind::Gpu }];
+    of.devices = vec![Device { name: "H200".to_owned(), uuid, ..Device::default() }];
     let us = (until - from) * 1_000_000;
     of.uses[0].times = Times { kernels_us: us / 4, outside_us: us - us / 4, ..Times::default() };
     of
@@ -104,7 +104,7 @@ fn the_cpu_device_takes_no_gpu_time_and_no_money() {
     let database = folder.path().join("hub.db");
     let hub = Running::start(&database);
     for (recording, device) in [
-        (0, Device { name: "any".to_owned(), uuid: String::new(), kind: Kind::Cpu }),
+        (0, Device { name: "any".to_owned(), kind: Kind::Cpu, ..Device::default() }),
         // A message of before there were kinds.
         (4, Device { name: "APEX CPU device (sm_80)".to_owned(), ..Device::default() }),
     ] {
@@ -176,6 +176,48 @@ fn gpus_that_were_given_and_never_used_are_told_by_themselves() {
 }
 
 #[test]
+fn energy_is_told_of_what_is_known_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = Running::start(&folder.path().join("hub.db"));
+    let metered = |mut of: Aggregate, mj: u64, idle_mw: Option<u64>| {
+        of.devices[0].energy = Some(Metered { mj, us: 100_000_000, idle_mw });
+        of
+    };
+    let told = |path: &str, at: &str| {
+        let found = hub.json(path).pointer(at).unwrap().clone();
+        [&found["energy_j"], &found["energy_known"], &found["idle_energy_j"]].map(Clone::clone)
+    };
+    let unknown = [Value::Null, json!(0.0), Value::Null];
+    assert_eq!(hub.post(&held(0, 1, "GPU-1", 0, 100).to_bytes()).status, 200);
+    assert_eq!(told("/api/v1/jobs/1", "/job/times"), unknown);
+    assert!(hub.get("/jobs/1").body.contains("<dt>energy (measured)</dt><dd>unknown</dd>"));
+    // 100 s of a GPU that a quarter was busy, and 100 s of one whose energy nobody knows.
+    assert_eq!(
+        hub.post(&metered(held(0, 2, "GPU-1", 0, 100), 30_000_000, Some(80_000)).to_bytes()).status,
+        200
+    );
+    assert_eq!(told("/api/v1/jobs/1", "/job/times"), [json!(30_000.0), json!(1.0), json!(6_000.0)]);
+    assert_eq!(hub.post(&held(1, 1, "GPU-2", 0, 100).to_bytes()).status, 200);
+    let half = [json!(30_000.0), json!(0.5), json!(6_000.0)];
+    for (path, at) in [("/api/v1/jobs/1", "/job/times"), ("/api/v1/report", "/times")] {
+        assert_eq!(told(path, at), half, "{path}");
+    }
+    let by_cause = "/job/times/idle_energy_by_cause_j/outside";
+    assert_eq!(hub.json("/api/v1/jobs/1").pointer(by_cause), Some(&json!(6_000.0)));
+    let page = hub.get("/jobs/1").body;
+    assert!(page.contains("8.33 Wh, of 50.0% of the time") && page.contains("energy at least"), "{page}");
+    // Processes of another job on the same device: its energy counts once.
+    assert_eq!(hub.post(&metered(held(8, 1, "GPU-1", 0, 100), 30_000_000, None).to_bytes()).status, 200);
+    let [energy, known, _] = told("/api/v1/report", "/times");
+    assert_eq!((energy, known), (json!(40_000.0), json!(2.0 / 3.0)), "in proportion: 200 s of 300 s of uses");
+    // More than a device can take is refused, and a later message takes back what one before said.
+    let impossible = metered(held(1, 2, "GPU-2", 0, 100), 1_000_000_001, None);
+    assert_eq!(hub.post(&impossible.to_bytes()).status, 422);
+    assert_eq!(hub.post(&held(0, 3, "GPU-1", 0, 100).to_bytes()).status, 200);
+    assert_eq!(told("/api/v1/jobs/1", "/job/times"), unknown);
+}
+
+#[test]
 fn a_job_is_what_the_newest_messages_say() {
     let folder = tempfile::tempdir().unwrap();
     let hub = Running::start(&folder.path().join("hub.db"));
@@ -211,7 +253,13 @@ fn a_database_of_the_first_version_is_brought_up() {
     }
     drop(hub);
     let connection = Connection::open(&database).unwrap();
-    let columns = "ALTER TABLE jobs DROP COLUMN us_shared; ALTER TABLE jobs DROP COLUMN us_unused;
+    let columns = "DROP TRIGGER days_come; DROP TRIGGER days_change; DROP TABLE spans; DROP INDEX jobs_by_loss; DROP INDEX jobs_ended;
+        CREATE INDEX jobs_by_series ON jobs (tenant, series, started_ns);
+        ALTER TABLE jobs DROP COLUMN lost_us; ALTER TABLE jobs DROP COLUMN day;
+        ALTER TABLE jobs DROP COLUMN mj_energy; ALTER TABLE jobs DROP COLUMN us_metered;
+        ALTER TABLE jobs DROP COLUMN mj_idle; ALTER TABLE days DROP COLUMN mj_energy;
+        ALTER TABLE days DROP COLUMN us_metered; ALTER TABLE days DROP COLUMN mj_idle;
+        ALTER TABLE jobs DROP COLUMN us_shared; ALTER TABLE jobs DROP COLUMN us_unused;
         ALTER TABLE jobs DROP COLUMN us_cpu_device; ALTER TABLE days DROP COLUMN us_shared;
         ALTER TABLE days DROP COLUMN us_unused; DROP TABLE facts; DROP TABLE holds; DROP INDEX jobs_running; PRAGMA user_version = 1;";
     connection.execute_batch(columns).unwrap();

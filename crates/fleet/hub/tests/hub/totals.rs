@@ -1,7 +1,7 @@
 //! Totals are exact, and the model notices a receiver that is wrong.
 
 use crate::common::{Running, message, now_ns};
-use apex_aggregate::{Aggregate, PARTS, Times};
+use apex_aggregate::{Aggregate, Energy, PARTS, Times};
 use apex_random::Random;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -24,6 +24,27 @@ pub fn totals(database: &Path) -> Totals {
             .unwrap();
         Times::of_parts(parts)
     };
+    // Sums of longer times are those of their days.
+    for (days, owner) in [(1, "''"), (8, "owner"), (64, "owner")] {
+        for [one, other] in [["days", "spans"], ["spans", "days"]] {
+            let of = |table: &str| {
+                match table {
+                "days" => format!(
+                    "SELECT day - day % {days}, {owner}, sum(recordings), {0}, sum(us_shared), sum(us_unused), sum(mj_energy)
+                     FROM days GROUP BY tenant, 1, 2",
+                    sums.join(", ")
+                ),
+                _ => format!(
+                    "SELECT start, owner, recordings, {}, us_shared, us_unused, mj_energy FROM spans WHERE days = {days}",
+                    PARTS.map(|(name, _)| format!("us_{name}")).join(", ")
+                ),
+            }
+            };
+            let differ = format!("SELECT count(*) FROM ({} EXCEPT {})", of(one), of(other));
+            let differ: i64 = connection.query_row(&differ, [], |row| row.get(0)).unwrap();
+            assert_eq!(differ, 0, "{one} of {days} days");
+        }
+    }
     let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64;
     let kernels = connection
         .prepare("SELECT name, sum(launches) FROM kernels GROUP BY name HAVING sum(launches) != 0")
@@ -40,6 +61,11 @@ pub fn totals(database: &Path) -> Totals {
         running: one("SELECT coalesce(sum(running), 0) FROM jobs"),
         failed: one("SELECT coalesce(sum(failed), 0) FROM jobs"),
         lost: one("SELECT coalesce(sum(lost_records), 0) FROM jobs"),
+        energy: ["jobs", "days"].map(|table| Energy {
+            mj: one(&format!("SELECT coalesce(sum(mj_energy), 0) FROM {table}")),
+            metered_us: one(&format!("SELECT coalesce(sum(us_metered), 0) FROM {table}")),
+            idle_mj: one(&format!("SELECT coalesce(sum(mj_idle), 0) FROM {table}")),
+        }),
     }
 }
 
@@ -53,6 +79,8 @@ pub struct Totals {
     running: u64,
     failed: u64,
     lost: u64,
+    /// Of jobs and of days.
+    energy: [Energy; 2],
 }
 
 /// The sums of the newest message of each recording.
@@ -69,6 +97,7 @@ pub fn expected<'a>(newest: impl Iterator<Item = &'a Aggregate>) -> Totals {
         totals.running += u64::from(of.ended.is_none());
         totals.failed += u64::from(of.ended.is_some_and(|end| !end.is_success()));
         totals.lost += of.lost_records;
+        totals.energy.iter_mut().for_each(|sum| sum.add(&of.energy()));
     }
     totals
 }

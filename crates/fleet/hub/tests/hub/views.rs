@@ -252,13 +252,13 @@ fn the_description_of_the_interface_agrees_with_the_answers() {
 }
 
 /// All rows of a table.
-fn exported(store: &Store, table: Table) -> Vec<Value> {
+pub fn exported(store: &Store, table: Table) -> Vec<Value> {
     let mut rows = Vec::new();
     let take = |record| {
         rows.push(serde_json::to_value(record).unwrap());
         Ok(())
     };
-    store.export(apex_hub::LOCAL, table, 0, take).unwrap().unwrap();
+    store.export(apex_hub::LOCAL, table, 0..u64::MAX, take).unwrap().unwrap();
     rows
 }
 
@@ -285,12 +285,13 @@ fn exported_tables_add_up_to_the_sums() {
             count += 1;
             Ok(())
         };
-        store.export(tenant, Table::Jobs, since_ns, take).unwrap().unwrap();
+        store.export(tenant, Table::Jobs, since_ns..u64::MAX, take).unwrap().unwrap();
         count
     };
     assert_eq!((count(apex_hub::LOCAL, now_ns()), count("another", 0)), (0, 0));
-    let stopped =
-        store.export(apex_hub::LOCAL, Table::Jobs, 0, |_| Err(std::io::Error::other("full"))).unwrap();
+    let stopped = store
+        .export(apex_hub::LOCAL, Table::Jobs, 0..u64::MAX, |_| Err(std::io::Error::other("full")))
+        .unwrap();
     assert_eq!(stopped.unwrap_err().to_string(), "full");
 }
 
