@@ -107,7 +107,8 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None, folder
     stride = lambda x: (x.stride(0), x.stride(2), x.stride(1))
     problem = Problem(*stride(q), *stride(k), batch, heads, key_heads, queries, keys, dim, *window, tiles, group, scale,
                       scale * math.log2(math.e))
-    maps = [tensor_map(q, rows), tensor_map(k, block), tensor_map(v, block)]
+    # Warpgroups of the variants have a copy of 64 queries each.
+    maps = [tensor_map(q, rows if folder == BINARIES else 64), tensor_map(k, block), tensor_map(v, block)]
     pointers = [ct.c_void_p(x.data_ptr()) for x in (q, k, v, output, sums, counters)]
     addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem]]
     arguments = (ct.c_void_p * len(addresses))(*addresses)
