@@ -217,7 +217,7 @@ fn launches_beside_others_compute_what_they_compute_one_after_the_other() {
 }
 
 /// What schedules must not neglect. Each of these faults alone makes random programs fail.
-const SCHEDULE_FAULTS: [&str; 12] = [
+const SCHEDULE_FAULTS: [&str; 13] = [
     // A launch does not wait for one that writes what it reads, or reads or writes what it writes.
     "schedule-read-after-write",
     "schedule-write-after-read",
@@ -240,6 +240,8 @@ const SCHEDULE_FAULTS: [&str; 12] = [
     "schedule-code",
     // It is any kernel of its module.
     "schedule-kernel",
+    // A batch has the edges of one with other parameters.
+    "schedule-parameters",
 ];
 
 #[test]

@@ -5,11 +5,12 @@
 //! for the GPU after a few calls, these save only the part that exceeds the wait: the GPU starts no
 //! earlier, so the program waits longer instead. (After many calls it may have started earlier.)
 //! The sum is computed for windows of some milliseconds in which the program launches; pauses do
-//! not count. After a window without a saving, the queue closes for a second, and twice as long
+//! not count, and neither do the first windows in which the worker tried out something, because
+//! that does not last. After a window without a saving, the queue closes for a second, and twice as long
 //! after each further one.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Shortest window, nanoseconds.
 const WINDOW_NS: u64 = 20_000_000;
@@ -25,6 +26,8 @@ const LEAST_GAIN_PERCENT: u64 = 1;
 const PAUSE_NS: [u64; 2] = [1_000_000_000, 16_000_000_000];
 /// Fewer calls than these between two waits for the GPU are few.
 const MANY_CALLS: u64 = 16;
+/// Most windows that do not count because of trials.
+const EXCUSED_WINDOWS: u32 = 16;
 /// Launches that the program makes itself between two looks at the clock.
 const LOOK_INTERVAL: u64 = 64;
 
@@ -40,6 +43,10 @@ pub struct Gain {
     waited_off_ns: AtomicU64,
     row: Row,
     window: Window,
+    /// Whether the worker has tried out something in this window, and the windows that did not
+    /// count for that.
+    has_tried: AtomicBool,
+    excused: AtomicU32,
     /// The time at which it may open again, and the length of the next closure.
     opens_at: AtomicU64,
     pause_ns: AtomicU64,
@@ -100,6 +107,11 @@ impl Gain {
         }
     }
 
+    /// The worker tries out something, which takes longer than what it does later.
+    pub fn tries(&self) {
+        self.has_tried.store(true, Relaxed);
+    }
+
     /// The program has waited for calls to be made. False if the window that ends here gained too
     /// little.
     pub fn waited(&self, begun: u64, now: u64) -> bool {
@@ -153,7 +165,8 @@ impl Gain {
         if is_gained {
             self.pause_ns.store(PAUSE_NS[0], Relaxed);
         }
-        is_gained
+        let has_tried = self.has_tried.swap(false, Relaxed);
+        is_gained || has_tried && self.excused.fetch_add(1, Relaxed) < EXCUSED_WINDOWS
     }
 
     /// The queue has been opened.
@@ -253,6 +266,18 @@ mod tests {
             let now = row * 100_000;
             gain.waited_for_gpu(now - gpu_ns, now)
         })
+    }
+
+    #[test]
+    fn windows_of_trials_do_not_close_it_for_a_while() {
+        let gain = Gain::default();
+        gain.opened(0);
+        let closes = (1..=40).position(|window| {
+            gain.tries();
+            (0..WINDOW_CALLS).for_each(|_| gain.made(4000));
+            !gain.waited((window - 1) * 20 * MS, window * 20 * MS)
+        });
+        assert_eq!(closes, Some(EXCUSED_WINDOWS as usize));
     }
 
     #[test]

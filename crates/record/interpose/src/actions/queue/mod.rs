@@ -36,7 +36,7 @@ mod last_thread;
 mod opening;
 pub mod order;
 mod ring;
-mod wait;
+pub(super) mod wait;
 mod worker;
 
 pub use ring::LARGEST_BYTES;

@@ -295,6 +295,9 @@ impl Maker {
         }
         let now = now_ns();
         let ns = now.saturating_sub(begun);
+        if plan.is_timed() {
+            queue.gain.tries();
+        }
         let avoided = self.scratch.batches.was_batch(&plan, count, ns, now);
         queue.gain.made_batch(count as u64, ns, avoided);
         self.were_made(count, count as u64);

@@ -81,9 +81,7 @@ pub fn spans(node: &Node, kernel: Option<&KernelAccess>, memory: &Memory) -> Spa
     let (grid, block) = (Dim3::new(gx, gy, gz), Dim3::new(bx, by, bz));
     let [grid, block] = if heeds("schedule-dimensions") { [grid, block] } else { [Dim3::ONE; 2] };
     let config = LaunchConfig { grid, block, cluster: Dim3::ZERO, dynamic_shared_bytes };
-    // SAFETY: the launch's parameters lie there, as its layout says.
-    let parameters = unsafe { std::slice::from_raw_parts(node.parameters, node.layout.bytes) };
-    kernel.spans(&Given { config, parameters }, memory)
+    kernel.spans(&Given { config, parameters: node.bytes() }, memory)
 }
 
 #[cfg(test)]

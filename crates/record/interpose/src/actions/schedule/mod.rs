@@ -28,9 +28,11 @@
 //!    the program lets others use its memory, or maps memory so that two addresses may mean the
 //!    same ([`SHARING`]).
 //! 4. *Use.* Of each sequence the first batches are launched as a chain and as a graph with
-//!    branches in turn, between two events; the faster one stays ([`trial`]).
+//!    branches in turn, between two events. Branches stay if they save the GPU more time than they
+//!    take the host ([`trial`]); a batch that came before has the edges that it had ([`recent`]).
 
 pub mod edges;
+pub mod recent;
 pub mod trial;
 
 use super::ask::connect;
@@ -100,6 +102,8 @@ pub struct Memory {
     allocations: BTreeMap<u64, u64>,
     /// The epoch of contexts: one that ends takes its memory along.
     epoch: u32,
+    /// How often the allocations have changed.
+    changes: u64,
 }
 
 impl OfProcess for Schedule {
@@ -212,12 +216,15 @@ impl Schedule {
         let mut memory = self.memory();
         if address != 0 && memory.allocations.len() < limits::ALLOCATIONS {
             memory.allocations.insert(address, bytes);
+            memory.changes += 1;
         }
     }
 
     /// The program is about to free memory.
     pub fn freed(&self, address: u64) {
-        self.memory().allocations.remove(&address);
+        let mut memory = self.memory();
+        memory.allocations.remove(&address);
+        memory.changes += 1;
     }
 
     /// The living allocations.
@@ -225,9 +232,16 @@ impl Schedule {
         let mut memory = lock(&self.memory);
         let epoch = epochs().contexts.load(Acquire);
         if memory.epoch != epoch {
-            *memory = Memory { allocations: BTreeMap::new(), epoch };
+            *memory = Memory { allocations: BTreeMap::new(), epoch, changes: memory.changes + 1 };
         }
         memory
+    }
+}
+
+impl Memory {
+    /// A number that differs after each change of the allocations.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 }
 

@@ -1,11 +1,13 @@
 //! Measures whether a sequence gains if its launches run concurrently.
 //!
 //! The first batches of a sequence are launched in two ways in turn, as a chain and with branches,
-//! each between two events. Then branches stay if their median is clearly lower, otherwise the
-//! chain. While nothing is known to gain, the trials of all sequences together take at most
+//! each between two events. Then branches stay if their median is clearly lower, and by more than
+//! they take the host longer: otherwise a program that waits for the host would lose. Without that,
+//! the chain stays. While nothing is known to gain, the trials of all sequences together take at most
 //! [`MOST_NS`]; then scheduling is off for a second, and twice as long after each further round
 //! without a gain.
 
+use crate::actions::queue::wait::now_ns;
 use crate::driver::{create_event, destroy_event, elapsed_ns, record_event};
 use crate::tables::{push, put};
 use cuda_abi::types::*;
@@ -45,7 +47,9 @@ pub struct Trials {
 #[derive(Default)]
 struct Trial {
     uses: u32,
+    /// What batches took the GPU, and the host, as a chain and with branches.
     ns: [Vec<u64>; 2],
+    host_ns: [Vec<u64>; 2],
     /// What a batch saves with branches; 0 if it is launched as a chain.
     decided: Option<u64>,
 }
@@ -87,6 +91,11 @@ impl Trials {
         self.is_forced || now >= self.on_from
     }
 
+    /// Whether everything runs beside what it may, without trials.
+    pub fn are_forced(&self) -> bool {
+        self.is_forced
+    }
+
     /// Whether a trial has shown a gain, or all were forced to.
     pub fn has_gained(&self) -> bool {
         self.has_gained || self.is_forced
@@ -125,18 +134,24 @@ impl Trials {
         self.trials.clear();
     }
 
-    /// Launches by `launch` between two events; whether it succeeded.
+    /// Launches by `launch` between two events; whether it succeeded. To find out that launches may
+    /// run with branches took the host `plan_ns`.
     pub fn timed(
         &mut self,
         key: u64,
         has_branches: bool,
+        plan_ns: u64,
         stream: CUstream,
         launch: impl FnOnce() -> bool,
     ) -> bool {
         let events = if self.pending.len() < MOST_PENDING { self.events() } else { None };
         let Some(events) = events else { return launch() };
         let has_begun = record_event(events[0], stream);
+        let (begun, planned) = (now_ns(), if has_branches { plan_ns } else { 0 });
         let is_launched = launch();
+        if let Some(trial) = self.trials.get_mut(&key) {
+            push(&mut trial.host_ns[usize::from(has_branches)], now_ns().saturating_sub(begun) + planned);
+        }
         if has_begun && is_launched && record_event(events[1], stream) {
             push(&mut self.pending, Pending { key, has_branches, events });
         } else {
@@ -189,8 +204,11 @@ impl Trial {
         }
         let [chain, branches] = [0, 1].map(|way| median(&mut self.ns[way]));
         let is_faster = branches * 100 < chain * (100 - LEAST_GAIN_PERCENT);
-        self.decided = Some(if is_faster { chain - branches } else { 0 });
-        self.ns = [Vec::new(), Vec::new()];
+        let [host_chain, host_branches] = [0, 1].map(|way| median(&mut self.host_ns[way]));
+        let host_ns = host_branches.saturating_sub(host_chain);
+        let saved_ns = if is_faster { (chain - branches).saturating_sub(host_ns) } else { 0 };
+        self.decided = Some(saved_ns);
+        (self.ns, self.host_ns) = Default::default();
     }
 }
 
@@ -207,6 +225,11 @@ mod tests {
 
     /// Batches that take so long as a chain and with branches: the ways of the first ones.
     fn tried(chain_ns: u64, branches_ns: u64, batches: usize, step_ns: u64) -> (Trials, Vec<Way>) {
+        tried_on([chain_ns, branches_ns], [1000, 1000], batches, step_ns)
+    }
+
+    /// The same, and they take the host so long.
+    fn tried_on(gpu_ns: [u64; 2], host_ns: [u64; 2], batches: usize, step_ns: u64) -> (Trials, Vec<Way>) {
         let mut trials = Trials::new(false);
         let ways = (0..batches as u64).map(|number| {
             let now = 1 + number * step_ns;
@@ -215,8 +238,9 @@ mod tests {
             }
             let way = trials.way(7, now);
             if let (true, Some(trial)) = (way.is_timed, trials.trials.get_mut(&7)) {
-                let ns = if way.has_branches { branches_ns } else { chain_ns };
-                trial.ns[usize::from(way.has_branches)].push(ns);
+                let at = usize::from(way.has_branches);
+                trial.ns[at].push(gpu_ns[at]);
+                trial.host_ns[at].push(host_ns[at]);
             }
             way
         });
@@ -233,6 +257,14 @@ mod tests {
             let (trials, ways) = tried(1000, branches_ns, 20, 1000);
             assert_eq!((ways[19], trials.has_gained()), (Way::CHAIN, false));
         }
+    }
+
+    #[test]
+    fn what_costs_the_host_more_than_the_gpu_saves_stays_a_chain() {
+        let (trials, ways) = tried_on([1000, 700], [100, 400], 20, 1000);
+        assert_eq!((ways[19], trials.has_gained()), (Way::CHAIN, false));
+        let (trials, ways) = tried_on([1000, 700], [100, 150], 20, 1000);
+        assert_eq!((ways[19].saved_ns, trials.has_gained()), (250, true));
     }
 
     #[test]

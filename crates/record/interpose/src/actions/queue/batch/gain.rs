@@ -49,9 +49,15 @@ impl BatchGain {
         }
     }
 
+    /// Launches went out as a batch that says nothing about others. How much longer they would have
+    /// taken alone.
+    pub fn trial(&self, launches: u64, ns: u64) -> u64 {
+        (launches * self.single_ns).saturating_sub(ns)
+    }
+
     /// Launches went out as a batch. How much longer they would have taken alone.
     pub fn batch(&mut self, launches: u64, ns: u64, now: u64) -> u64 {
-        let avoided = (launches * self.single_ns).saturating_sub(ns);
+        let avoided = self.trial(launches, ns);
         self.refusals = 0;
         self.launches += launches;
         self.ns += ns;

@@ -80,6 +80,14 @@ pub struct Node {
     pub parameters: *const u8,
 }
 
+impl Node {
+    /// The bytes of its parameters.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the launch's parameters lie there, as its layout says.
+        unsafe { std::slice::from_raw_parts(self.parameters, self.layout.bytes) }
+    }
+}
+
 /// The functions by which batches treat a call that may be a launch.
 pub struct OfLaunch {
     /// The launch, if it can be part of a batch.
@@ -355,8 +363,12 @@ impl Batches {
     }
 
     /// Accounts for `launches` launches that went out together and took `ns`, all work for them
-    /// included. Returns the time that they would have taken longer alone, computed, in ns.
+    /// included. Returns the time that they would have taken longer alone, computed, in ns. A batch
+    /// that is timed takes longer, once; batches are not judged by it.
     pub fn was_batch(&mut self, plan: &Plan, launches: usize, ns: u64, now: u64) -> u64 {
+        if plan.is_timed() {
+            return self.gain.trial(launches as u64, ns);
+        }
         // What the GPU saves is gained too.
         let avoided = self.gain.batch(launches as u64, ns.saturating_sub(plan.way.saved_ns), now);
         avoided + plan.way.saved_ns.saturating_sub(ns)
