@@ -114,6 +114,10 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     refused
         .map(apex_view::text::universal::sentence)
         .for_each(|told| output::remark(format!("--universal: {told}")));
+    let told = loaded.session.meta.iter().flat_map(|meta| &meta.capability).cloned();
+    apex_view::text::capability::sentences(&told.collect::<Vec<_>>())
+        .into_iter()
+        .for_each(|told| output::remark(format!("--capability: {told}")));
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let shared = args.output.as_deref().filter(|output| apex_trace::is_joined(output));

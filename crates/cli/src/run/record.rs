@@ -11,8 +11,8 @@ use super::governed::Wanted;
 use super::libraries::Libraries;
 use super::watch::{Seen, Watch};
 use super::{
-    Fast, PRELOAD, Recording, driver_file, fast_ways, host_stacks, machine, not_started, real_ns, schedule,
-    to_hub, triton, tuned, universal,
+    Fast, PRELOAD, Recording, capability, driver_file, fast_ways, host_stacks, machine, not_started, real_ns,
+    schedule, to_hub, triton, tuned, universal,
 };
 use crate::joined;
 use crate::output;
@@ -22,7 +22,7 @@ use apex_agent::Agent;
 use apex_catalogue::Notes;
 use apex_conventions::{launchers, variables};
 use apex_trace::control::{CONTROL_FILE, MappedControl};
-use apex_trace::meta::{self, Exit, Host, Meta, RecordedRank, Refused};
+use apex_trace::meta::{self, Exit, Host, Meta, RecordedRank};
 use apex_trace::{META_FILE, checksums};
 use apex_untrusted::Folder;
 use clap::ValueEnum;
@@ -35,7 +35,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 7] = [
+const FIRST_FILES: [&str; 8] = [
     CONTROL_FILE,
     META_FILE,
     Notes::FILE,
@@ -43,6 +43,7 @@ const FIRST_FILES: [&str; 7] = [
     apex_trace::results::WANTED,
     apex_conventions::universal::SOCKET,
     apex_conventions::access::SOCKET,
+    apex_conventions::capability::SOCKET,
 ];
 
 /// A program that has been recorded.
@@ -123,7 +124,7 @@ pub fn record(
     if let Some(governed) = governed {
         governed.finish(quiet);
     }
-    meta.universal = servers.finish();
+    servers.finish(&mut meta);
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
@@ -163,6 +164,7 @@ fn spawn(program: &mut Command, fresh: &Fresh, signals: &Signals) -> Result<Chil
 /// What the injected library asks this process while the program runs.
 struct Servers {
     universal: Option<universal::Server>,
+    capability: Option<capability::Server>,
     scheduling: Option<Answering>,
 }
 
@@ -170,15 +172,18 @@ impl Servers {
     fn start(session: &Folder, recording: &Recording) -> anyhow::Result<Self> {
         let universal = universal::start(session, recording.universal);
         let universal = universal.context("--universal: cannot listen in the session")?;
+        let capability = recording.capability.start(session);
+        let capability = capability.context("--capability: cannot listen in the session")?;
         let scheduling = schedule::start(session, &recording.fast);
         let scheduling = scheduling.context("--fast=schedule: cannot listen in the session")?;
-        Ok(Self { universal, scheduling })
+        Ok(Self { universal, capability, scheduling })
     }
 
-    /// Ends them, and gives the modules that could not be made to run.
-    fn finish(self) -> Vec<Refused> {
+    /// Ends them, and notes what they answered.
+    fn finish(self, meta: &mut Meta) {
         self.scheduling.into_iter().for_each(Answering::finish);
-        self.universal.map(universal::Server::finish).unwrap_or_default()
+        meta.universal = self.universal.map(universal::Server::finish).unwrap_or_default();
+        meta.capability = self.capability.map(capability::Server::finish).unwrap_or_default();
     }
 }
 
@@ -258,6 +263,7 @@ fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Re
     if !recording.fast.is_empty() {
         program.env(variables::FAST.name, fast_ways(&recording.fast));
     }
+    recording.capability.set(&mut program);
     program
 }
 
@@ -321,6 +327,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         rank: own_rank(),
         ranks: std::collections::BTreeMap::new(),
         universal: Vec::new(),
+        capability: Vec::new(),
         imported: Vec::new(),
         checked: recording.check,
         attached: false,

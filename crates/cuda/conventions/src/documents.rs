@@ -106,8 +106,7 @@ pub const SEARCHED: Document = document(
 );
 
 /// Every document.
-pub const ALL: [Document; 41] = [
-pub const ALL: [Document; 40] = [
+pub const ALL: [Document; 42] = [
     REPORT,
     PAGE,
     ADVISE,

@@ -109,15 +109,6 @@ impl Generator<'_> {
             Kind::Extend { signed } => self.widen(sources[0], half, signed, to),
             Kind::Truncate => self.truncate(to, sources[0]),
             Kind::ToFloat => self.unary(op::CVTDQ2PS, to, sources[0], 0),
-            Kind::Truncate => {
-                self.fetch(sources[0], 0, C);
-                self.fetch(sources[0], 1, A);
-                self.join_halves(to);
-            }
-            Kind::ToFloat => {
-                let a = self.rm(sources[0], 0);
-                self.asm.two(op::CVTDQ2PS, to, a);
-            }
             Kind::NarrowToFloat { bytes, signed } => {
                 let a = self.reg(sources[0], 0, A);
                 self.extend_narrow((bytes, signed), A, a);
