@@ -215,8 +215,8 @@ fn pixel(map: &TensorMap, corners: &Corners, start: [i32; MAX_RANK], index: usiz
         (1..=inner).rev().fold(i64::from(start[inner + 1]), |at, axis| at * count(axis) + place(axis));
     let (mut rest, mut at) = (first + index as i64, [0; MAX_RANK]);
     at[0] = start[0].into();
-    for axis in 1..=inner {
-        at[axis] = i64::from(corners.lower[axis - 1]) + rest % count(axis) * i64::from(map.steps[axis]);
+    for (axis, at) in at.iter_mut().enumerate().take(inner + 1).skip(1) {
+        *at = i64::from(corners.lower[axis - 1]) + rest % count(axis) * i64::from(map.steps[axis]);
         rest /= count(axis);
     }
     at[inner + 1] = rest;
@@ -235,9 +235,9 @@ fn pixels_are_copied_as_their_maps_say() {
         let tensor = random.bytes(bytes);
         map.address = device.upload(&tensor);
         let mut at = [0; MAX_RANK];
-        for axis in 1..=inner {
+        for (axis, at) in at.iter_mut().enumerate().take(inner + 1).skip(1) {
             let place = random.index(pixels_along(&map, &corners, axis) as usize) as i32;
-            at[axis] = i32::from(corners.lower[axis - 1]) + place * map.steps[axis] as i32;
+            *at = i32::from(corners.lower[axis - 1]) + place * map.steps[axis] as i32;
         }
         at[0] = 4 * random.index(3) as i32;
         let shown = device.upload(&[0; ROOM as usize]);
