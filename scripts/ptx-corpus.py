@@ -216,6 +216,12 @@ def refusal(ptxas, file, target):
     return lines[0] if lines else f"status {done.returncode}"
 
 
+def lowered_refusal(ptxas, file, gpu):
+    """The same for a GPU: an sm_90 is also an sm_90a."""
+    own = f".target sm_{gpu}a" in file.read_text()[:200]
+    return refusal(ptxas, file, f"{gpu}a" if own else gpu)
+
+
 def own_kernels(ptxas, folder):
     """A kernel for each line of statements.tsv that some target has."""
     if any(folder.glob("own.*")):
@@ -286,7 +292,7 @@ def main():
     rows = [line.split("\t") for line in told.splitlines()]
     files = {(name, gpu): lowered / f"{name}.sm_{gpu}.ptx" for name, gpu, verdict, _ in rows if verdict == "lowered"}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        refused = dict(zip(files, pool.map(lambda place: refusal(ptxas, files[place], place[1]), files)))
+        refused = dict(zip(files, pool.map(lambda place: lowered_refusal(ptxas, files[place], place[1]), files)))
     wrong = {place: reason for place, reason in refused.items() if reason}
 
     kinds, used, lacking = collections.defaultdict(collections.Counter), collections.Counter(), collections.Counter()
@@ -295,7 +301,7 @@ def main():
         if verdict == "lowered":
             used.update(detail.split(", ") if detail else ["the header alone"])
         elif verdict in ("cannot", "invalid"):
-            lacking[verdict, detail.split(".")[0] if verdict == "cannot" else detail] += 1
+            lacking[verdict, re.match(r"\.?[^.]*", detail).group() if verdict == "cannot" else detail] += 1
     count = len({name for name, *_ in rows})
     command = "scripts/ptx-corpus.py" + (f" --toolkits {options.toolkits}" if options.toolkits < len(COMPILERS) else "")
     command += f" --gpus {','.join(gpus)}" * (gpus != GPUS) + " --triton PYTHON" * bool(options.triton)
