@@ -49,7 +49,9 @@ pub(super) const RULE: Rule = Rule {
     detects: "Kernels and queued copies of one place of the program (the innermost line that is not a library's; all backward \
         passes are one place) take at least 25% of the time, and other findings explain less than half of that: a known cause or \
         a finding about what kernels do explains the whole time of its kernels, one about launch configurations what it saves. If \
-        the statement at the place is like one of the table of known causes, the finding is about that cause.",
+        the statement at the place is like one of the table of known causes, the finding is about that cause. Then the line's \
+        backward pass counts too, as far as kinds and numbers of kernels tell it, and so do the statements of functions that it has \
+        compiled and of its own kernels in Python.",
     source: "The threshold is APEX's own.",
     why: "No rule knows what the line is for. Who wrote it can tell whether all of its result is needed.",
     change: "See whether the line can do less: whether its result is needed in full, whether a cheaper form gives it, and whether it is computed \
