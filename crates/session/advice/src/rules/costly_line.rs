@@ -29,6 +29,8 @@ const LEAST: f64 = 0.25;
 const OWN: f64 = 0.02;
 /// Minimum share of a place's time for its backward pass to be told.
 const TOLD: f64 = 0.05;
+/// Minimum share of a place's kernels that a compiler made, where a compiled function calls libraries.
+const COMPILED: f64 = 0.1;
 /// Minimum priority of causes that the statements of a compiled function are compared with: they
 /// are many, and its time is not divided among them.
 const OF_BODY: i64 = 3;
@@ -195,9 +197,16 @@ impl<'p> Work<'p> {
     /// Whether its kernels come from statements that are not on its call stacks: of a function that
     /// XLA or Inductor compiled, or of a graph.
     fn is_compiled(&self, profile: &Profile) -> bool {
-        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
-        let owner = largest.map(|kernel| kernel.traits.owner);
-        matches!(owner, Some(Owner::Xla | Owner::Inductor)) || 2.0 * self.graphs_ns >= self.time_ns
+        let is_of_compiler = |row: usize| {
+            let owner = profile.kernels.get(row).map(|kernel| kernel.traits.owner);
+            matches!(owner, Some(Owner::Xla | Owner::Inductor))
+        };
+        let time = |is_meant: &dyn Fn(usize) -> bool| {
+            total(self.kernels.iter().filter(|(row, _)| is_meant(*row)).map(|(_, time)| *time))
+        };
+        let of_compiler = time(&is_of_compiler);
+        let is_made = of_compiler > 0.0 && of_compiler >= COMPILED * time(&|_| true);
+        is_made || 2.0 * self.graphs_ns >= self.time_ns
     }
 
     /// Whether the largest of its kernels is the program's own.
