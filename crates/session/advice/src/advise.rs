@@ -1,6 +1,6 @@
-//! Runs the rules, makes sure that the savings that they promise add up ([`capping`], [`holding`]), and orders
-//! their findings ([`ranking`]): specific causes before the general findings that contain them
-//! ([`leading`]).
+//! Runs the rules, makes sure that the savings that they promise add up ([`capping`],
+//! [`holding`]), and orders their findings ([`ranking`]): specific causes before the general
+//! findings that contain them ([`leading`]).
 
 mod capping;
 mod covering;

@@ -317,7 +317,6 @@ pub static RULES: &[Rule] = &[
     short_graph_kernels::RULE,
     repeated_loads::RULE,
     host_function::RULE,
-    promoted_doubles::RULE,
     known::KERNELS,
     known::CALLS,
     known::VARIABLES,
@@ -335,7 +334,6 @@ pub static RULES: &[Rule] = &[
     by_code::reductions::RULE,
     by_code::accesses::ROWS,
     by_code::atomics::TOTAL,
-    by_code::atomics::SHARED,
     by_code::atomics::SWAP,
     by_code::atomics::LOCK,
     by_code::atomics::FENCE,
@@ -351,12 +349,14 @@ pub static RULES: &[Rule] = &[
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
-    by_code::chains::SEARCH,
     plane_copies::RULE,
     by_code::summed_products::RULE,
     growing_passes::RULE,
     by_code::powers::RULE,
     by_code::unstaged::RULE,
+    by_code::atomics::SHARED,
+    promoted_doubles::RULE,
+    by_code::chains::SEARCH,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

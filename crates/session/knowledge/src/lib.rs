@@ -41,6 +41,7 @@ const SHIPPED: &[(&str, &[u8])] = &[
     ("host_lines.toml", deflated!("host_lines.toml")),
     ("libraries.toml", deflated!("libraries.toml")),
     ("library_lines.toml", deflated!("library_lines.toml")),
+    ("public_lines.toml", deflated!("public_lines.toml")),
     ("environment.toml", deflated!("environment.toml")),
     ("remedies.toml", deflated!("remedies.toml")),
 ];

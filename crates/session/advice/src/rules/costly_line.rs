@@ -29,6 +29,8 @@ const LEAST: f64 = 0.25;
 const OWN: f64 = 0.02;
 /// Minimum share of a place's time for its backward pass to be told.
 const TOLD: f64 = 0.05;
+/// Minimum share of a place's kernels that a compiler made, where a compiled function calls libraries.
+const COMPILED: f64 = 0.1;
 /// Minimum priority of causes that the statements of a compiled function are compared with: they
 /// are many, and its time is not divided among them.
 const OF_BODY: i64 = 3;
@@ -49,7 +51,9 @@ pub(super) const RULE: Rule = Rule {
     detects: "Kernels and queued copies of one place of the program (the innermost line that is not a library's; all backward \
         passes are one place) take at least 25% of the time, and other findings explain less than half of that: a known cause or \
         a finding about what kernels do explains the whole time of its kernels, one about launch configurations what it saves. If \
-        the statement at the place is like one of the table of known causes, the finding is about that cause.",
+        the statement at the place is like one of the table of known causes, the finding is about that cause. Then the line's \
+        backward pass counts too, as far as kinds and numbers of kernels tell it, and so do the statements of functions that it has \
+        compiled and of its own kernels in Python.",
     source: "The threshold is APEX's own.",
     why: "No rule knows what the line is for. Who wrote it can tell whether all of its result is needed.",
     change: "See whether the line can do less: whether its result is needed in full, whether a cheaper form gives it, and whether it is computed \
@@ -193,9 +197,16 @@ impl<'p> Work<'p> {
     /// Whether its kernels come from statements that are not on its call stacks: of a function that
     /// XLA or Inductor compiled, or of a graph.
     fn is_compiled(&self, profile: &Profile) -> bool {
-        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
-        let owner = largest.map(|kernel| kernel.traits.owner);
-        matches!(owner, Some(Owner::Xla | Owner::Inductor)) || 2.0 * self.graphs_ns >= self.time_ns
+        let is_of_compiler = |row: usize| {
+            let owner = profile.kernels.get(row).map(|kernel| kernel.traits.owner);
+            matches!(owner, Some(Owner::Xla | Owner::Inductor))
+        };
+        let time = |is_meant: &dyn Fn(usize) -> bool| {
+            total(self.kernels.iter().filter(|(row, _)| is_meant(*row)).map(|(_, time)| *time))
+        };
+        let of_compiler = time(&is_of_compiler);
+        let is_made = of_compiler > 0.0 && of_compiler >= COMPILED * time(&|_| true);
+        is_made || 2.0 * self.graphs_ns >= self.time_ns
     }
 
     /// Whether the largest of its kernels is the program's own.
