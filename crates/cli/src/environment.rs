@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 23] = [
+const OF_ONE_COMMAND: [(&str, &str); 24] = [
     ("alerts", "interval"),
     ("attach", "host-stacks"),
     ("attach", "seconds"),
@@ -16,6 +16,7 @@ const OF_ONE_COMMAND: [(&str, &str); 23] = [
     ("collect", "output"),
     ("collect", "seed"),
     ("export", "output"),
+    ("fuse", "output"),
     ("history", "format"),
     ("history", "html"),
     ("list", "tag"),
