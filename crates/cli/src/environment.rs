@@ -32,12 +32,13 @@ const OF_ONE_COMMAND: [(&str, &str); 24] = [
     ("tune", "budget"),
     ("tune", "fast"),
     ("tune", "output"),
+    ("tune", "seed"),
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 12] = [
-    "after", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "socket", "untag", "user",
-    "verify",
+const WITHOUT: [&str; 15] = [
+    "after", "ask", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "replay", "socket",
+    "space", "untag", "user", "verify",
 ];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.

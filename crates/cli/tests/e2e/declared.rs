@@ -121,7 +121,7 @@ fn mistakes_are_refused_with_what_to_do() {
     let sandbox = sandbox();
     let refused = |arguments: &[&str], code: i32| text(&output(&mut sandbox.apex(arguments), code).stderr);
     let space = ["tune", "--space", "space.json"];
-    let typo = refused(&[&space[..], &["--", "./bench", "{blok}"]].concat(), 125);
+    let typo = refused(&[&space[..], &["--", "./bench", "{blocks}"]].concat(), 125);
     assert!(typo.contains("did you mean `block`"), "{typo}");
     let missing = refused(&[&space[..], &["--", "./missing"]].concat(), 125);
     assert!(missing.contains("cannot run ./missing"), "{missing}");
