@@ -69,6 +69,36 @@ class Kernels(unittest.TestCase):
             with self.assertRaises(ValueError):
                 _tensors._check_contiguous("x", (2, 1, 3), strides)
 
+    def test_sequences_begin_where_those_before_end(self):
+        self.assertEqual(_problem.starts_of((2, 0, 3), (4, 1, 3)), [(0, 0), (2, 4), (2, 5), (5, 8)])
+        self.assertEqual(_problem.starts_of((), ()), [(0, 0)])
+        for message, lengths in [("there are 1 lengths", ((1,), (1, 2))), ("negative", ((1,), (-1,)))]:
+            with self.assertRaisesRegex(ValueError, message):
+                _problem.starts_of(*lengths)
+        self.assertEqual(_problem.packed_sizes((9, 4, 64), (5, 2, 64), (5, 2, 64)), (4, 2, 9, 5, 64))
+        with self.assertRaisesRegex(ValueError, "needs \\[rows, heads, dim\\]"):
+            _problem.packed_sizes((1, 9, 4, 64), (5, 2, 64), (5, 2, 64))
+
+    def test_shapes_of_experts_must_fit(self):
+        fitting = {"tokens": (9, 16), "logits": (9, 4), "up": (4, 2, 8, 16), "down": (4, 16, 8)}
+        self.assertEqual(_problem.expert_sizes(**fitting, top_k=2), (9, 4, 2, 16, 8))
+        for message, change in [
+            ("logits has shape", {"logits": (8, 4)}),
+            ("up has shape", {"up": (4, 8, 2, 16)}),
+            ("must be \\[tokens, dim\\]", {"tokens": (9, 1, 16)}),
+            ("top_k is 5", {"top_k": 5}),
+        ]:
+            with self.assertRaisesRegex(ValueError, message):
+                _problem.expert_sizes(**{**fitting, "top_k": 2, **change})
+        self.assertEqual(_problem.expert_options("sigmoid", False, 7, "hopper"), (1, 0, 7, 2))
+        for message, chosen in [
+            ("gate is", ("relu", True, None, None)),
+            ("capacity is 0", ("softmax", True, 0, None)),
+            ("form is", ("softmax", True, None, "flash")),
+        ]:
+            with self.assertRaisesRegex(ValueError, message):
+                _problem.expert_options(*chosen)
+
     def test_windows_and_masks_are_told_apart(self):
         def mask(causal, window):
             return _problem.options(64, causal, window, None, "bhsd", None)[1:4]

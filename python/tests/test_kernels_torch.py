@@ -49,11 +49,48 @@ def layer_norm(x, residual, weight, bias, epsilon):
     return torch.nn.functional.layer_norm(rows, rows.shape[-1:], weight, bias, epsilon)
 
 
+def packed(q, k, v, starts, options, scale):
+    """Attention of each sequence, and its log-sum-exps, one after another."""
+    outs, sums = [], []
+    for (row, key), (row_end, key_end) in zip(starts.tolist(), starts.tolist()[1:]):
+        given = (q[None, row:row_end], k[None, key:key_end], v[None, key:key_end])
+        out, its_sums = attention(*given, [*options[:4], 0], scale)
+        outs.append(out[0])
+        sums.append(its_sums.flatten())
+    return torch.cat(outs), torch.cat(sums)
+
+
+def experts(tokens, up, down, logits, top_k, gate=0, renormalise=1):
+    """A mixture of experts in float64: the output, and what tokens choose, with its weights."""
+    tokens, up, down, logits = (x.double() for x in (tokens, up, down, logits))
+    chosen = logits.topk(top_k).indices
+    scores = torch.sigmoid(logits) if gate else torch.softmax(logits, -1)
+    weights = scores.gather(1, chosen)
+    weights = weights / weights.sum(-1, keepdim=True) if renormalise else weights
+    gates, values = torch.einsum("tkjhd,td->jtkh", up[chosen], tokens)
+    rows = torch.einsum("tkdh,tkh->tkd", down[chosen], torch.nn.functional.silu(gates) * values)
+    return (weights[..., None] * rows).sum(1), chosen, weights
+
+
+OTHER_TYPES = {}
+"""Types of outputs, by operation and place, that are not the first input's, as the C interface has
+them."""
+if torch is not None:
+    OTHER_TYPES |= {
+        ("attention_forward", 1): torch.float32,
+        ("attention_sequences_forward", 1): torch.float32,
+        ("experts_forward", 2): torch.float32,
+        ("experts_backward", 3): torch.float32,
+        **{("experts_forward", place): torch.int32 for place in (1, 3, 4, 5)},
+    }
+
+
 class Reference:
     """What takes the place of the C interface: writes what the kernels would write."""
 
     def __init__(self):
         self.calls = []
+        self.saves = True  # whether a forward pass of experts has memory for a backward pass
 
     def __call__(self, operation, inputs, outputs, integers, numbers, has_workspace=False):
         self.calls.append(operation)
@@ -68,9 +105,7 @@ class Reference:
         assert has_workspace or not operation.endswith("norm_gradient"), operation
         for place, (to, values) in enumerate(zip(outputs, found)):
             assert to.shape == values.shape, (operation, to.shape, values.shape)
-            # Log-sum-exps, as the C interface has them.
-            single = place == 1 and operation == "attention_forward"
-            assert to.dtype == (torch.float32 if single else inputs[0].dtype), operation
+            assert to.dtype == OTHER_TYPES.get((operation, place), inputs[0].dtype), operation
             to.copy_(values.detach())
         return 1
 
@@ -84,6 +119,36 @@ class Reference:
         torch.testing.assert_close(again.to(out.dtype), out)  # what was saved is what was computed
         torch.testing.assert_close(again_sums.float(), sums)
         return torch.autograd.grad(again, leaves, gradient.double())
+
+    def attention_sequences_forward(self, inputs, integers, scale):
+        return packed(*inputs, integers[5:], scale)
+
+    def attention_sequences_backward(self, inputs, integers, scale):
+        q, k, v, out, sums, gradient, starts = inputs
+        leaves = [x.double().requires_grad_() for x in (q, k, v)]
+        again, again_sums = packed(*leaves, starts, integers[5:], scale)
+        torch.testing.assert_close(again.to(out.dtype), out)
+        torch.testing.assert_close(again_sums.float(), sums)
+        return torch.autograd.grad(again, leaves, gradient.double())
+
+    def experts_forward(self, inputs, integers):
+        tokens, up, down, logits, _bias = inputs
+        count, number, top_k, _, hidden, gate, renormalise = integers[:7]
+        out, chosen, weights = experts(tokens, up, down, logits, top_k, gate, renormalise)
+        loads = torch.bincount(chosen.flatten(), minlength=number)
+        rows = count * top_k if self.saves else 0
+        tiles = rows // 128 + min(number, rows) + 1
+        plan = torch.full((4 * tiles + 2 * number + 3 * rows if rows else 0,), 7)
+        return out, chosen, weights, loads, torch.zeros(2), plan, torch.ones(2 * rows * hidden)
+
+    def experts_backward(self, inputs, integers):
+        tokens, up, down, logits, chosen, weights, _, _, plan, projections, gradient = inputs
+        assert (plan == 7).all() and (projections == 1).all()  # what was saved
+        leaves = [x.double().requires_grad_() for x in (tokens, up, down, logits)]
+        out, again, again_weights = experts(*leaves, integers[2], *integers[5:7])
+        assert (again == chosen).all()
+        torch.testing.assert_close(again_weights.float(), weights)
+        return torch.autograd.grad(out, leaves, gradient.double())
 
     def rms_norm(self, inputs, _, epsilon):
         return (norm(*(x.double() for x in inputs), epsilon),)
@@ -212,6 +277,52 @@ class Operators(unittest.TestCase):
         self.assertTrue((q.grad == 0).all())
         self.assertEqual(self.reference.calls, [])
 
+    def test_packed_attention_and_its_gradients(self):
+        lengths, key_lengths = (3, 0, 5), (4, 2, 5)
+        sequences = self.kernels.Sequences(lengths, key_lengths, device="cpu")
+        q, k, v = self.random(8, 4, 64), self.random(11, 2, 64), self.random(11, 2, 64)
+        for mask, options in [({}, (0, -1, -1)), ({"window": (2, 0)}, (2, 2, 0))]:
+            with self.subTest(mask):
+                self.check(
+                    lambda q, k, v: self.kernels.packed_attention(q, k, v, sequences, **mask),
+                    lambda q, k, v: packed(q, k, v, sequences.starts, (1, *options), 1 / 8)[0],
+                    [q, k, v],
+                )
+        with self.assertRaisesRegex(ValueError, "7 and 11 rows, and the sequences 8 and 11"):
+            self.kernels.packed_attention(q[:7], k, v, sequences)
+
+    def test_experts_and_their_gradients(self):
+        tokens, up, down = self.random(7, 16), self.random(4, 2, 8, 16), self.random(4, 16, 8)
+        logits = torch.randn(7, 4, requires_grad=True)
+        for gate, renormalise in [("softmax", True), ("sigmoid", False)]:
+            chosen = {"top_k": 2, "gate": gate, "renormalise": renormalise}
+            out = self.kernels.mixture_of_experts(tokens, logits, up, down, **chosen)
+            leaves = (tokens, up, down, logits)
+            right, *_ = experts(*leaves, 2, gate == "sigmoid", renormalise)
+            given = torch.randn_like(right).bfloat16()
+            found = torch.autograd.grad(out, leaves, given)
+            needed = torch.autograd.grad(right, leaves, given.double())
+            for one, other in zip([out, *found], [right, *needed]):
+                self.assertLess((one.double() - other).norm() / other.norm(), 0.02)
+            self.assertEqual(found[3].dtype, torch.float32)
+
+    def test_experts_save_nothing_without_gradients_and_tell_the_routing(self):
+        tokens, up, down = self.random(7, 16), self.random(4, 2, 8, 16), self.random(4, 16, 8)
+        logits = torch.randn(7, 4)
+        self.reference.saves = False
+        with torch.no_grad():
+            out, routing = self.kernels.mixture_of_experts(
+                tokens, logits, up, down, top_k=2, return_routing=True
+            )
+        self.assertFalse(out.requires_grad)
+        self.assertTrue((routing.experts == logits.topk(2).indices).all())
+        self.assertEqual(int(routing.loads.sum()), 14)
+        self.reference.saves = True
+        _, routing = self.kernels.mixture_of_experts(
+            tokens, logits, up, down, top_k=2, return_routing=True
+        )
+        self.assertFalse(routing.weights.requires_grad)
+
     def test_norms_and_their_gradients(self):
         weight, bias = self.random(48), self.random(48)
         for shape in [(3, 48), (2, 5, 48)]:
@@ -238,12 +349,18 @@ class Operators(unittest.TestCase):
         q, k, v = self.heads()
         x, residual = self.random(3, 48), self.random(3, 48)
         weight, bias = self.random(48), self.random(48)
+        starts = torch.tensor([(0, 0), (2, 2), (5, 5)], dtype=torch.int32)
+        packed_heads = (*(self.random(5, 2, 64) for _ in range(3)), starts)
+        layer = (self.random(7, 16), self.random(4, 2, 8, 16), self.random(4, 16, 8))
+        layer = (*layer, torch.randn(7, 4, requires_grad=True))
         for operator, arguments in [
             (operators.attention_forward, (q, k, v, [0, 1, -1, -1, 0], 0.125)),
             (operators.rms_norm, (x, weight, 1e-6)),
             (operators.residual_rms_norm, (x, residual, weight, 1e-6)),
             (operators.residual_relu_layer_norm, (x, residual, weight, bias, 1e-5)),
             (operators.softmax, (x,)),
+            (operators.packed_attention_forward, (*packed_heads, [1, 1, -1, -1, 3, 3], 0.125)),
+            (operators.experts_forward, (*layer, torch.empty(0), [2, 0, 1, -1, 0], True)),
         ]:
             with self.subTest(operator=str(operator)):
                 # Schema, fake tensors, registration of autograd, both traced with dynamic shapes.

@@ -1,4 +1,4 @@
-"""The kernels of ``apex-kernels`` on tensors of the program: attention, norms, softmax.
+"""The kernels of ``apex-kernels`` on tensors of the program: attention, norms, softmax, experts.
 
 Nothing is copied, and work runs on the program's own stream. Functions named ``…_into`` take any
 tensors that export DLPack (CuPy, PyTorch, …) and write into tensors that the caller has. The
@@ -20,6 +20,8 @@ from ._into import (
     attention_backward_into,
     attention_into,
     attention_workspace,
+    mixture_of_experts_into,
+    packed_attention_into,
     residual_relu_layer_norm_into,
     residual_rms_norm_into,
     rms_norm_into,
@@ -28,8 +30,12 @@ from ._into import (
 
 if TYPE_CHECKING:
     from ._torch import (
+        Routing,
+        Sequences,
         attention,
         attention_backward_form,
+        mixture_of_experts,
+        packed_attention,
         residual_relu_layer_norm,
         residual_rms_norm,
         rms_norm,
@@ -38,11 +44,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Error",
+    "Routing",
+    "Sequences",
     "attention",
     "attention_backward_form",
     "attention_backward_into",
     "attention_into",
     "attention_workspace",
+    "mixture_of_experts",
+    "mixture_of_experts_into",
+    "packed_attention",
+    "packed_attention_into",
     "residual_relu_layer_norm",
     "residual_relu_layer_norm_into",
     "residual_rms_norm",

@@ -15,10 +15,10 @@ from typing import Any
 from .. import _command
 
 NAME = "libapex_kernels_c.so"
-VERSION = 3
+VERSION = 4
 """Version of the interface that this module speaks."""
 
-ELEMENTS = {"bfloat16": 1, "float16": 2, "float32": 3}
+ELEMENTS = {"bfloat16": 1, "float16": 2, "float32": 3, "int32": 4}
 """Types of elements, and their numbers in the interface."""
 
 _INVALID = -1

@@ -169,6 +169,116 @@ def attention_workspace(
     return -(-found // 4)
 
 
+def packed_attention_into(
+    q: Any,
+    k: Any,
+    v: Any,
+    starts: Any,
+    out: Any,
+    log_sum_exp: Any,
+    *,
+    longest: tuple[int, int],
+    causal: bool = False,
+    window: Optional[Window] = None,
+    scale: Optional[float] = None,
+    stream: Any = None,
+) -> str:
+    """Attention of packed sequences of any tensors that export DLPack, into ``out``; see
+    `packed_attention`.
+
+    Args:
+        q, k, v, out: ``[rows, heads, dim]``.
+        starts: int32, ``[sequences + 1, 2]``: the queries and keys before each sequence, and at the
+            end those of all. It is not checked: with others, kernels access memory out of bounds.
+        log_sum_exp: float32, ``rows · heads`` elements, of one sequence after another, each
+            ``[heads, rows]``.
+        longest: the most queries and the most keys of a sequence.
+        stream: as `attention_into`.
+
+    Returns, Raises:
+        As `attention_into`.
+    """
+    handle = stream_handle(stream, q)
+    inputs = _all(handle, q=q, k=k, v=v, starts=starts)
+    outputs = _all(handle, written=True, out=out, log_sum_exp=log_sum_exp)
+    shapes = [tensor.shape for tensor in inputs]
+    sizes = _problem.packed_sizes(*shapes[:3])
+    sides = None if window is None else tuple(window)
+    chosen, scale = _problem.packed_options(sizes[4], causal, sides, scale)
+    _problem.check_shapes(
+        [
+            ("out", outputs[0].shape, shapes[0]),
+            ("log_sum_exp", outputs[1].shape, (sizes[0] * sizes[2],)),
+            ("starts", shapes[3], (*shapes[3][:1], 2)),
+        ]
+    )
+    integers = [*sizes, *chosen, *longest]
+    ran = _run("attention_sequences_forward", inputs, outputs, integers, [scale], handle)
+    return _problem.FORMS[ran - 1]
+
+
+def mixture_of_experts_into(
+    tokens: Any,
+    logits: Any,
+    up: Any,
+    down: Any,
+    out: Any,
+    experts: Any,
+    weights: Any,
+    loads: Any,
+    drops: Any,
+    *,
+    top_k: int,
+    bias: Any = None,
+    gate: str = "softmax",
+    renormalise: bool = True,
+    capacity: Optional[int] = None,
+    form: Optional[str] = None,
+    stream: Any = None,
+) -> str:
+    """A mixture of experts of any tensors that export DLPack, into ``out``; see
+    `mixture_of_experts`.
+
+    Args:
+        out: as ``tokens``.
+        experts, weights: int32 and float32, ``[tokens, top_k]``: what tokens choose.
+        loads: int32, ``[experts]``: the tokens that chose each.
+        drops: int32, two elements: the choices that experts did not take, and the tokens of which no
+            expert took any.
+        stream: as `attention_into`.
+
+    Returns:
+        The form that ran.
+
+    Raises:
+        As `attention_into`.
+    """
+    handle = stream_handle(stream, tokens)
+    inputs = _all(handle, tokens=tokens, up=up, down=down, logits=logits)
+    routing = {"experts": experts, "weights": weights, "loads": loads, "drops": drops}
+    outputs = _all(handle, written=True, out=out, **routing)
+    x, up_shape, down_shape, of_logits = (tensor.shape for tensor in inputs)
+    sizes = _problem.expert_sizes(x, of_logits, up_shape, down_shape, top_k)
+    count, number = sizes[:2]
+    needed = [x, (count, top_k), (count, top_k), (number,), (2,)]
+    _problem.check_shapes([(to.name, to.shape, shape) for to, shape in zip(outputs, needed)])
+    device = inputs[0].device
+    if bias is None:
+        inputs.append(_nothing("bias", "float32", device))
+    else:
+        inputs += _all(handle, bias=bias)
+        _problem.check_shapes([("bias", inputs[-1].shape, (number,))])
+    outputs += [_nothing("plan", "int32", device), _nothing("projections", inputs[0].dtype, device)]
+    integers = [*sizes, *_problem.expert_options(gate, renormalise, capacity, form)]
+    ran = _run("experts_forward", inputs, outputs, integers, [], handle)
+    return _problem.EXPERT_FORMS[ran - 1]
+
+
+def _nothing(name: str, dtype: str, device: int) -> Tensor:
+    """An argument that is left out: a tensor without elements."""
+    return Tensor(name, 0, (0,), dtype, device, None)
+
+
 def rms_norm_into(
     x: Any, weight: Any, out: Any, *, epsilon: float = 1e-6, stream: Any = None
 ) -> None:

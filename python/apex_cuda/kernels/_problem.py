@@ -124,3 +124,119 @@ def check_shapes(expected: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -
     for name, found, needed in expected:
         if tuple(found) != tuple(needed):
             raise ValueError(f"{name} has shape {tuple(found)}, and needs {tuple(needed)}")
+
+
+# Packed sequences.
+
+
+def packed_sizes(
+    q: Sequence[int], k: Sequence[int], v: Sequence[int]
+) -> tuple[int, int, int, int, int]:
+    """Heads, heads of keys, rows of queries, rows of keys and dimension of a head of tensors
+    ``[rows, heads, dim]``.
+
+    Raises:
+        ValueError: shapes do not fit.
+    """
+    for name, shape in (("q", q), ("k", k), ("v", v)):
+        if len(shape) != 3:
+            raise ValueError(f"{name} has shape {tuple(shape)}, and needs [rows, heads, dim]")
+    one_batch = [(1, *shape) for shape in (q, k, v)]
+    _, heads, key_heads, queries, keys, dim = attention_sizes(*one_batch, LAYOUTS.index("bshd"))
+    return heads, key_heads, queries, keys, dim
+
+
+def packed_options(
+    dim: int, causal: bool, window: Optional[Window], scale: Optional[float]
+) -> tuple[tuple[int, int, int, int], float]:
+    """Layout, mask and sides of packed attention, and its scale.
+
+    Raises:
+        ValueError: there is no such option.
+    """
+    chosen = options(dim, causal, window, scale, "bshd", None)
+    return (chosen.layout, chosen.mask, chosen.left, chosen.right), chosen.scale
+
+
+def starts_of(lengths: Sequence[int], key_lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """The queries and keys before each sequence, and at the end those of all.
+
+    Raises:
+        ValueError: the lists differ in length, or a length is negative.
+    """
+    if len(lengths) != len(key_lengths):
+        raise ValueError(
+            f"there are {len(lengths)} lengths of queries, and {len(key_lengths)} of keys"
+        )
+    if min((*lengths, *key_lengths, 0)) < 0:
+        raise ValueError("the length of a sequence must not be negative")
+    starts = [(0, 0)]
+    for queries, keys in zip(lengths, key_lengths):
+        starts.append((starts[-1][0] + queries, starts[-1][1] + keys))
+    return starts
+
+
+# Mixtures of experts.
+
+GATES = ("softmax", "sigmoid")
+"""Gates, whose numbers are their places here."""
+EXPERT_FORMS = ("portable", "hopper")
+"""Forms of mixtures of experts, whose numbers are their places here plus one."""
+_TILE_ROWS = 128
+
+
+def expert_sizes(
+    tokens: Sequence[int],
+    logits: Sequence[int],
+    up: Sequence[int],
+    down: Sequence[int],
+    top_k: int,
+) -> tuple[int, int, int, int, int]:
+    """Tokens, experts, choices of a token, elements of a token and of a hidden layer.
+
+    Raises:
+        ValueError: shapes do not fit.
+    """
+    if len(tokens) != 2 or len(down) != 3:
+        raise ValueError(
+            f"tokens has shape {tuple(tokens)} and down {tuple(down)}; they must be [tokens, dim] "
+            "and [experts, dim, hidden]"
+        )
+    count, dim = tokens
+    experts, _, hidden = down
+    check_shapes(
+        [
+            ("down", down, (experts, dim, hidden)),
+            ("up", up, (experts, 2, hidden, dim)),
+            ("logits", logits, (count, experts)),
+        ]
+    )
+    if not 1 <= top_k <= min(experts, 32):
+        raise ValueError(f"top_k is {top_k}, and must be 1 to {min(experts, 32)}")
+    return count, experts, top_k, dim, hidden
+
+
+def expert_options(
+    gate: str, renormalise: bool, capacity: Optional[int], form: Optional[str]
+) -> tuple[int, int, int, int]:
+    """Gate, renormalisation, capacity and form, as the C interface takes them.
+
+    Raises:
+        ValueError: there is no such option.
+    """
+    if gate not in GATES:
+        raise ValueError(f"gate is {gate!r}, and must be one of {', '.join(GATES)}")
+    if form is not None and form not in EXPERT_FORMS:
+        raise ValueError(f"form is {form!r}, and must be one of {', '.join(EXPERT_FORMS)}, or None")
+    if capacity is not None and capacity < 1:
+        raise ValueError(f"capacity is {capacity}, and must be at least 1")
+    number = 0 if form is None else EXPERT_FORMS.index(form) + 1
+    return GATES.index(gate), int(renormalise), -1 if capacity is None else capacity, number
+
+
+def plan_elements(tokens: int, experts: int, top_k: int) -> int:
+    """Elements of the plan that a forward pass keeps: of each tile of rows four, of each expert two,
+    of each choice three."""
+    rows = tokens * top_k
+    tiles = rows // _TILE_ROWS + min(experts, rows)
+    return 4 * (1 + tiles) + 2 * experts + 3 * rows

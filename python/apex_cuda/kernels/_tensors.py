@@ -20,7 +20,7 @@ _CUDA, _CUDA_MANAGED = 2, 13
 """Devices of DLPack whose memory the GPU reads."""
 _READ_ONLY, _IS_COPIED = 1, 2
 """Flags of DLPack."""
-_TYPES = {(4, 16): "bfloat16", (2, 16): "float16", (2, 32): "float32"}
+_TYPES = {(4, 16): "bfloat16", (2, 16): "float16", (2, 32): "float32", (0, 32): "int32"}
 """Names of types by DLPack's code and bits."""
 
 

@@ -10,7 +10,7 @@ that nobody traces or watches do without it (`_Operator`).
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -394,6 +394,304 @@ def attention_backward_form(
         q.shape, k.shape, k.shape, causal, sides, None, layout, form
     )
     return _backward_form(q, sizes, _backward_options(options[:-1]))
+
+
+# Packed sequences.
+
+
+class Sequences:
+    """The lengths of the sequences of a packed batch, on the host and on a device.
+
+    Args:
+        lengths: rows of queries of each sequence.
+        key_lengths: rows of keys; those of queries without it.
+        device: of the tensors that hold the sequences.
+
+    Raises:
+        ValueError: the lists differ in length, or a length is negative.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        key_lengths: Optional[Sequence[int]] = None,
+        *,
+        device: Union[str, torch.device] = "cuda",
+    ) -> None:
+        key_lengths = lengths if key_lengths is None else key_lengths
+        starts = _problem.starts_of(lengths, key_lengths)
+        self.rows = starts[-1]
+        """Rows of queries and of keys of all sequences."""
+        self.longest = (max(lengths, default=0), max(key_lengths, default=0))
+        """The most rows of queries and of keys of a sequence."""
+        self.starts = torch.tensor(starts, dtype=torch.int32, device=device)
+        """``[sequences + 1, 2]``: the rows before each sequence, and at the end those of all."""
+
+
+def _packed_run(
+    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, options: list[int], scale: float
+) -> tuple[Tensor, Tensor]:
+    sizes = _problem.packed_sizes(q.shape, k.shape, v.shape)
+    out = torch.empty_like(q)
+    sums = q.new_empty(q.shape[0] * q.shape[1], dtype=torch.float32)
+    outputs = (out, sums)
+    _launch("attention_sequences_forward", (q, k, v, starts), outputs, (*sizes, *options), (scale,))
+    return outputs
+
+
+def _packed_fake(
+    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, options: list[int], scale: float
+) -> tuple[Tensor, Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape[0] * q.shape[1], dtype=torch.float32)
+
+
+def _packed_backward_run(
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    starts: Tensor,
+    options: list[int],
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    sizes = _problem.packed_sizes(q.shape, k.shape, v.shape)
+    gradients = (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v))
+    inputs = (q, k, v, out, sums, gradient, starts)
+    integers = (*sizes, *options)
+    _launch("attention_sequences_backward", inputs, gradients, integers, (scale,), True)
+    return gradients
+
+
+def _packed_backward_fake(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_others: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+_packed_backward = _Operator(
+    "packed_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor out,"
+    " Tensor sums, Tensor starts, int[] options, float scale) -> (Tensor, Tensor, Tensor)",
+    _packed_backward_run,
+    _packed_backward_fake,
+)
+
+
+def _packed_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, starts, ctx.options, ctx.scale = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, *output, starts)
+
+
+def _packed_gradient(ctx: Any, gradient: Tensor, _of_sums: Any) -> tuple[Any, ...]:
+    found = _packed_backward(gradient.contiguous(), *ctx.saved_tensors, ctx.options, ctx.scale)
+    return (*found, None, None, None)
+
+
+_packed = _Operator(
+    "packed_attention_forward(Tensor q, Tensor k, Tensor v, Tensor starts, int[] options,"
+    " float scale) -> (Tensor, Tensor)",
+    _packed_run,
+    _packed_fake,
+    (_packed_save, _packed_gradient),
+)
+
+
+def packed_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sequences: Sequences,
+    *,
+    causal: bool = False,
+    window: Optional[Window] = None,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """`attention` of sequences of different lengths that lie one after another, with gradients.
+
+    Each sequence gives bit by bit what it gives alone with ``form="flash"``: the portable kernels
+    compute it, on all GPUs; there is no Hopper form yet.
+
+    Args:
+        q: ``[rows, heads, dim]``, the rows of all sequences.
+        k, v: ``[rows, key_heads, dim]``.
+        sequences: their lengths, on the device of ``q``.
+        causal, window, scale: as `attention`, for each sequence.
+
+    Raises:
+        As `attention`.
+    """
+    sizes = _problem.packed_sizes(q.shape, k.shape, v.shape)
+    sides = None if window is None else tuple(window)
+    chosen, scale = _problem.packed_options(sizes[4], causal, sides, scale)
+    if (sizes[2], sizes[3]) != sequences.rows:
+        raise ValueError(
+            f"q and k have {sizes[2]} and {sizes[3]} rows, and the sequences "
+            f"{sequences.rows[0]} and {sequences.rows[1]}"
+        )
+    options = [*chosen, *sequences.longest]
+    given = (q.contiguous(), k.contiguous(), v.contiguous(), sequences.starts)
+    out, _ = _packed(*given, options, scale)
+    return out
+
+
+# Mixtures of experts.
+
+
+class Routing(NamedTuple):
+    """What tokens chose; without gradients."""
+
+    experts: Tensor
+    """int32, ``[tokens, top_k]``, from the largest logit down."""
+    weights: Tensor
+    """float32, ``[tokens, top_k]``."""
+    loads: Tensor
+    """int32, ``[experts]``: the tokens that chose each."""
+    drops: Tensor
+    """int32, two elements: choices that experts did not take, and tokens of which none took any."""
+
+
+def _experts_like(
+    tokens: Tensor, down: Tensor, logits: Tensor, top_k: int, saves: bool
+) -> tuple[Tensor, ...]:
+    """The outputs of a forward pass, not written yet."""
+    count, experts, hidden = tokens.shape[0], logits.shape[1], down.shape[2]
+    whole = functools.partial(tokens.new_empty, dtype=torch.int32)
+    return (
+        tokens.new_empty(tokens.shape),
+        whole((count, top_k)),
+        tokens.new_empty((count, top_k), dtype=torch.float32),
+        whole(experts),
+        whole(2),
+        whole(_problem.plan_elements(count, experts, top_k) if saves else 0),
+        tokens.new_empty(2 * count * top_k * hidden if saves else 0),
+    )
+
+
+def _experts_run(
+    tokens: Tensor,
+    up: Tensor,
+    down: Tensor,
+    logits: Tensor,
+    bias: Tensor,
+    options: list[int],
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    top_k, *chosen = options
+    sizes = _problem.expert_sizes(tokens.shape, logits.shape, up.shape, down.shape, top_k)
+    outputs = _experts_like(tokens, down, logits, top_k, saves)
+    inputs = (tokens, up, down, logits, bias)
+    _launch("experts_forward", inputs, outputs, (*sizes, *chosen), (), True)
+    return outputs
+
+
+def _experts_fake(
+    tokens: Tensor,
+    up: Tensor,
+    down: Tensor,
+    logits: Tensor,
+    bias: Tensor,
+    options: list[int],
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    return _experts_like(tokens, down, logits, options[0], saves)
+
+
+def _experts_backward_run(*args: Any) -> tuple[Tensor, ...]:
+    *given, options = args
+    tokens, up, down, logits = given[:4]
+    top_k, *chosen = options
+    sizes = _problem.expert_sizes(tokens.shape, logits.shape, up.shape, down.shape, top_k)
+    outputs = tuple(torch.empty_like(x) for x in (tokens, up, down, logits))
+    _launch("experts_backward", given, outputs, (*sizes, *chosen), (), True)
+    return outputs
+
+
+def _experts_backward_fake(
+    tokens: Tensor, up: Tensor, down: Tensor, logits: Tensor, *_others: Any
+) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (tokens, up, down, logits))
+
+
+_experts_backward = _Operator(
+    "experts_backward(Tensor tokens, Tensor up, Tensor down, Tensor logits, Tensor experts,"
+    " Tensor weights, Tensor loads, Tensor drops, Tensor plan, Tensor projections, Tensor gradient,"
+    " int[] options) -> (Tensor, Tensor, Tensor, Tensor)",
+    _experts_backward_run,
+    _experts_backward_fake,
+)
+
+
+def _experts_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *given, _bias, ctx.options, _saves = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*given, *output[1:])
+
+
+def _experts_gradient(ctx: Any, gradient: Tensor, *_of_routing: Any) -> tuple[Any, ...]:
+    found = _experts_backward(*ctx.saved_tensors, gradient.contiguous(), ctx.options)
+    return (*found, None, None, None)
+
+
+_experts = _Operator(
+    "experts_forward(Tensor tokens, Tensor up, Tensor down, Tensor logits, Tensor bias,"
+    " int[] options, bool saves)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _experts_run,
+    _experts_fake,
+    (_experts_save, _experts_gradient),
+)
+
+
+def mixture_of_experts(
+    tokens: Tensor,
+    logits: Tensor,
+    up: Tensor,
+    down: Tensor,
+    *,
+    top_k: int,
+    bias: Optional[Tensor] = None,
+    gate: str = "softmax",
+    renormalise: bool = True,
+    capacity: Optional[int] = None,
+    form: Optional[str] = None,
+    return_routing: bool = False,
+) -> Union[Tensor, tuple[Tensor, Routing]]:
+    """``Σ w_e · down_e (silu(gate_e x) ∘ up_e x)`` over the ``top_k`` experts ``e`` of each token
+    ``x``'s largest logits, with gradients of ``tokens``, ``logits``, ``up`` and ``down``.
+
+    Args:
+        tokens: bfloat16 or float16, ``[tokens, dim]``.
+        logits: float32, ``[tokens, experts]``, the router's; at most 512 experts.
+        up: of the type of ``tokens``, ``[experts, 2, hidden, dim]``: of each expert the gate's
+            weights, then those of what it gates.
+        down: the same, ``[experts, dim, hidden]``.
+        top_k: experts that a token chooses, at most 32.
+        bias: float32, ``[experts]``: what is added to the scores when a token chooses, and not to
+            weights. It has no gradient.
+        gate: ``"softmax"`` over all experts, or ``"sigmoid"`` of each logit.
+        renormalise: divide a token's weights by their sum.
+        capacity: most tokens that an expert takes, the first ones; all without it.
+        form: ``"portable"`` or ``"hopper"``; the fastest without it.
+        return_routing: return what tokens chose too.
+
+    Raises:
+        ValueError: a shape or an option is wrong, or there is no kernel.
+        apex_cuda.kernels.Error: the device or its driver refused or failed.
+    """
+    _problem.expert_sizes(tokens.shape, logits.shape, up.shape, down.shape, top_k)
+    options = [top_k, *_problem.expert_options(gate, renormalise, capacity, form)]
+    if bias is None:
+        bias = logits.new_empty(0)
+    else:
+        _problem.check_shapes([("bias", bias.shape, down.shape[:1])])
+    given = (tokens, up, down, logits)
+    saves = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    contiguous = tuple(x.contiguous() for x in (*given, bias))
+    out, *routing = _experts(*contiguous, options, saves)
+    chosen = Routing(*(x.detach() for x in routing[:4]))
+    return (out, chosen) if return_routing else out
 
 
 # Rows: tensors of any number of dimensions, whose last one is a row.

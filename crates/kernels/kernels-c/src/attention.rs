@@ -18,10 +18,6 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     else {
         unreachable!("the number of integers has been checked");
     };
-    let size = |name: &str, number: i64| {
-        usize::try_from(number)
-            .map_err(|_| Failure::invalid(format!("attention: {name} is {number}, and must not be negative")))
-    };
     let shape = Shape {
         batch: size("batch", batch)?,
         heads: size("heads", heads)?,
@@ -33,18 +29,8 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     if shape.keys == 0 {
         return Err(Failure::invalid("attention: there are no keys; the output is zero without a call"));
     }
-    let layout = match layout {
-        0 => Layout::HeadsFirst,
-        1 => Layout::RowsFirst,
-        other => return Err(unknown("layout", other)),
-    };
-    let side = |limit: i64| usize::try_from(limit).ok();
-    let mask = match mask {
-        0 => Mask::Full,
-        1 => Mask::Causal,
-        2 => Mask::Window { left: side(left), right: side(right) },
-        other => return Err(unknown("mask", other)),
-    };
+    let layout = layout_of(layout)?;
+    let mask = mask_of(mask, left, right)?;
     let form = match form {
         0 => None,
         number => {
@@ -55,12 +41,35 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     Ok((shape, Options { mask, scale: Some(call.numbers[0] as f32), layout, form }))
 }
 
+pub fn size(name: &str, number: i64) -> Result<usize, Failure> {
+    usize::try_from(number)
+        .map_err(|_| Failure::invalid(format!("attention: {name} is {number}, and must not be negative")))
+}
+
+pub fn layout_of(number: i64) -> Result<Layout, Failure> {
+    match number {
+        0 => Ok(Layout::HeadsFirst),
+        1 => Ok(Layout::RowsFirst),
+        other => Err(unknown("layout", other)),
+    }
+}
+
+pub fn mask_of(number: i64, left: i64, right: i64) -> Result<Mask, Failure> {
+    let side = |limit: i64| usize::try_from(limit).ok();
+    match number {
+        0 => Ok(Mask::Full),
+        1 => Ok(Mask::Causal),
+        2 => Ok(Mask::Window { left: side(left), right: side(right) }),
+        other => Err(unknown("mask", other)),
+    }
+}
+
 fn unknown(what: &str, number: i64) -> Failure {
     Failure::invalid(format!("attention: there is no {what} {number}"))
 }
 
 /// The number of a form.
-fn number(form: AttentionForm) -> i32 {
+pub fn number(form: AttentionForm) -> i32 {
     FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
 }
 
@@ -78,14 +87,14 @@ pub fn backward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), F
     Ok((bytes(partial), number(options.form.unwrap_or_else(|| kernels.attention.fastest()))))
 }
 
-fn bytes(partial: [usize; 2]) -> u64 {
+pub fn bytes(partial: [usize; 2]) -> u64 {
     let counters = part_bytes(Between::COUNTERS * size_of::<u32>());
     counters + partial.map(|len| part_bytes(len * size_of::<f32>())).iter().sum::<u64>()
 }
 
 /// Attention that uses the call's workspace, and that workspace, which must live as long as
 /// anything is launched.
-fn with_workspace(
+pub fn with_workspace(
     kernels: &Kernels,
     call: &Call<'_>,
     partial: [usize; 2],

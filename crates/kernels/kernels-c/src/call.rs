@@ -68,6 +68,8 @@ pub mod element {
     pub const F16: u32 = 2;
     /// 32 bits.
     pub const F32: u32 = 3;
+    /// 32 bits, whole numbers.
+    pub const I32: u32 = 4;
 }
 
 /// The results of functions.

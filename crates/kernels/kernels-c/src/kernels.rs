@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use apex_gpu::{Buffer, Device, Stream};
 use apex_kernels::Attention;
 use apex_kernels::fusion::Fused;
+use apex_kernels::moe::Moe;
 use bytemuck::Pod;
 use cudarc::driver::{CudaSlice, DevicePtr, sys};
 
@@ -22,6 +23,7 @@ const PART_ALIGNMENT: u64 = 256;
 pub struct Kernels {
     pub device: Device,
     pub attention: Attention,
+    pub moe: Moe,
     /// Kernels that were generated, by what for.
     pub fused: Mutex<HashMap<Key, Arc<Fused>>>,
 }
@@ -39,7 +41,8 @@ impl Kernels {
         }
         let device = Device::open(number)?;
         let attention = Attention::new(&device)?;
-        let kernels = Arc::new(Kernels { device, attention, fused: Mutex::default() });
+        let moe = Moe::new(&device)?;
+        let kernels = Arc::new(Kernels { device, attention, moe, fused: Mutex::default() });
         devices.insert(number, Arc::clone(&kernels));
         Ok(kernels)
     }
@@ -104,6 +107,15 @@ impl<'c> Borrowed<'c> {
     pub fn tensor<T: Pod>(&self, place: usize) -> Result<Buffer<T>, Failure> {
         let Tensor { address, elements, .. } = self.tensors[place];
         self.buffer(address, elements as usize)
+    }
+
+    /// `len` elements of the tensor at a place, from so many bytes behind its start on. There must be
+    /// as many.
+    pub fn part<T: Pod>(&self, place: usize, start: usize, len: usize) -> Result<Buffer<T>, Failure> {
+        let Tensor { address, elements, .. } = self.tensors[place];
+        let end = start + len * size_of::<T>();
+        assert!(end as u64 <= 4 * elements, "a part of 32-bit elements that are not there");
+        self.buffer(address + start as u64, len)
     }
 
     fn buffer<T: Pod>(&self, address: u64, len: usize) -> Result<Buffer<T>, Failure> {

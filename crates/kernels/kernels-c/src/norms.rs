@@ -37,6 +37,7 @@ pub fn run(
             (Kind::F32, _) => borrowed.tensor::<f32>(place)?.into(),
             (Kind::Half, element::BF16) => borrowed.tensor::<bf16>(place)?.into(),
             (Kind::Half, _) => borrowed.tensor::<f16>(place)?.into(),
+            (Kind::I32, _) => unreachable!("norms have no such tensors"),
         })
     };
     let all = |arguments: &[Argument], first: usize| {

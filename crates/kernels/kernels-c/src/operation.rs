@@ -5,8 +5,10 @@ use apex_kernels::fusion::forms;
 
 use crate::attention;
 use crate::call::{Call, Failure, Tensor, element, status};
+use crate::experts;
 use crate::kernels::{ALIGNMENT, Borrowed, Kernels, Thread};
 use crate::norms::{self, Norm};
+use crate::sequences;
 
 /// An operation: its name and arguments, which messages name too.
 pub struct Operation {
@@ -30,12 +32,17 @@ pub enum Kind {
     /// bf16 or f16, and the same for all such tensors of a call.
     Half,
     F32,
+    I32,
 }
 
 /// The implementation of an operation.
 pub enum Code {
     AttentionForward,
     AttentionBackward,
+    SequencesForward,
+    SequencesBackward,
+    ExpertsForward,
+    ExpertsBackward,
     Norm(Norm),
 }
 
@@ -45,6 +52,10 @@ const fn half(name: &'static str) -> Argument {
 
 const fn f32(name: &'static str) -> Argument {
     Argument { name, kind: Kind::F32 }
+}
+
+const fn i32(name: &'static str) -> Argument {
+    Argument { name, kind: Kind::I32 }
 }
 
 const fn norm(
@@ -63,6 +74,27 @@ const fn norm(
 const ATTENTION: &[&str] =
     &["batch", "heads", "key_heads", "queries", "keys", "dim", "layout", "mask", "left", "right", "form"];
 
+/// Integers of attention of packed sequences: rows are those of all sequences, and `longest_…` the
+/// most that one of them has. The others are as those of attention.
+const SEQUENCES: &[&str] = &[
+    "heads",
+    "key_heads",
+    "queries",
+    "keys",
+    "dim",
+    "layout",
+    "mask",
+    "left",
+    "right",
+    "longest_queries",
+    "longest_keys",
+];
+
+/// Integers of a mixture of experts. `gate` is 0 for a softmax, 1 for a sigmoid; `renormalise` 0 or
+/// 1; `capacity` negative for none; `form` 0 for the fastest, or one of `experts::FORMS`.
+const EXPERTS: &[&str] =
+    &["tokens", "experts", "top_k", "dim", "hidden", "gate", "renormalise", "capacity", "form"];
+
 static OPERATIONS: &[Operation] = &[
     Operation {
         name: "attention_forward",
@@ -79,6 +111,73 @@ static OPERATIONS: &[Operation] = &[
         integers: ATTENTION,
         numbers: &["scale"],
         code: Code::AttentionBackward,
+    },
+    // `starts` has for each sequence the queries and keys before it, and at the end those of all.
+    Operation {
+        name: "attention_sequences_forward",
+        inputs: &[half("q"), half("k"), half("v"), i32("starts")],
+        outputs: &[half("out"), f32("log_sum_exp")],
+        integers: SEQUENCES,
+        numbers: &["scale"],
+        code: Code::SequencesForward,
+    },
+    Operation {
+        name: "attention_sequences_backward",
+        inputs: &[
+            half("q"),
+            half("k"),
+            half("v"),
+            half("out"),
+            f32("log_sum_exp"),
+            half("out_gradient"),
+            i32("starts"),
+        ],
+        outputs: &[half("q_gradient"), half("k_gradient"), half("v_gradient")],
+        integers: SEQUENCES,
+        numbers: &["scale"],
+        code: Code::SequencesBackward,
+    },
+    // `bias`, and `plan` and `projections` (of a forward pass that saves nothing), may be empty.
+    Operation {
+        name: "experts_forward",
+        inputs: &[half("tokens"), half("up"), half("down"), f32("logits"), f32("bias")],
+        outputs: &[
+            half("out"),
+            i32("experts"),
+            f32("weights"),
+            i32("loads"),
+            i32("drops"),
+            i32("plan"),
+            half("projections"),
+        ],
+        integers: EXPERTS,
+        numbers: &[],
+        code: Code::ExpertsForward,
+    },
+    Operation {
+        name: "experts_backward",
+        inputs: &[
+            half("tokens"),
+            half("up"),
+            half("down"),
+            f32("logits"),
+            i32("experts"),
+            f32("weights"),
+            i32("loads"),
+            i32("drops"),
+            i32("plan"),
+            half("projections"),
+            half("out_gradient"),
+        ],
+        outputs: &[
+            half("tokens_gradient"),
+            half("up_gradient"),
+            half("down_gradient"),
+            f32("logits_gradient"),
+        ],
+        integers: EXPERTS,
+        numbers: &[],
+        code: Code::ExpertsBackward,
     },
     norm("rms_norm", &[half("x"), half("weight")], &[half("y")], Norm::WithEpsilon(forms::rms_norm)),
     norm(
@@ -138,6 +237,10 @@ impl Operation {
         match &self.code {
             Code::AttentionForward => attention::forward(&kernels, call, &borrowed),
             Code::AttentionBackward => attention::backward(&kernels, call, &borrowed),
+            Code::SequencesForward => sequences::forward(&kernels, call, &borrowed),
+            Code::SequencesBackward => sequences::backward(&kernels, call, &borrowed),
+            Code::ExpertsForward => experts::forward(&kernels, call, &borrowed),
+            Code::ExpertsBackward => experts::backward(&kernels, call, &borrowed),
             Code::Norm(norm) => norms::run(&kernels, self, norm, call, &borrowed),
         }
     }
@@ -150,6 +253,9 @@ impl Operation {
         match &self.code {
             Code::AttentionForward => attention::forward_plan(&kernels, call),
             Code::AttentionBackward => attention::backward_plan(&kernels, call),
+            Code::SequencesForward | Code::SequencesBackward => sequences::plan(&kernels, call),
+            Code::ExpertsForward => experts::forward_plan(&kernels, call),
+            Code::ExpertsBackward => experts::backward_plan(&kernels, call),
             Code::Norm(norm) => Ok((norms::workspace(&kernels, self, norm, call)?, status::DONE)),
         }
     }
@@ -175,6 +281,7 @@ impl Operation {
         for (Argument { name, kind }, tensor) in arguments() {
             let (right, needed) = match kind {
                 Kind::F32 => (tensor.element == element::F32, "float32"),
+                Kind::I32 => (tensor.element == element::I32, "int32"),
                 Kind::Half if !matches!(first, element::BF16 | element::F16) => {
                     (false, "bfloat16 or float16")
                 }
@@ -213,12 +320,14 @@ fn element_name(element: u32) -> String {
         element::BF16 => "bfloat16".to_owned(),
         element::F16 => "float16".to_owned(),
         element::F32 => "float32".to_owned(),
+        element::I32 => "int32".to_owned(),
         other => format!("of type {other}, which is none"),
     }
 }
 
 fn overlap(one: &Tensor, other: &Tensor) -> bool {
-    let bytes = |tensor: &Tensor| tensor.elements * if tensor.element == element::F32 { 4 } else { 2 };
+    let wide = |tensor: &Tensor| matches!(tensor.element, element::F32 | element::I32);
+    let bytes = |tensor: &Tensor| tensor.elements * if wide(tensor) { 4 } else { 2 };
     let end = |tensor: &Tensor| tensor.address.saturating_add(bytes(tensor));
     bytes(one) > 0 && bytes(other) > 0 && one.address < end(other) && other.address < end(one)
 }

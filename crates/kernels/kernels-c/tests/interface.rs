@@ -5,6 +5,8 @@ use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
 use apex_gpu::{Buffer, Device};
+use apex_kernels::moe::{self, Moe, MoeForm};
+use apex_kernels::{Attention, Mask, Options, Saved, Sequences, Shape};
 use apex_kernels_c::{Header, Tensor, VERSION, apex_kernels_message, apex_kernels_plan, apex_kernels_run};
 use apex_kernels_c::{apex_kernels_version, element, status};
 use cudarc::driver::sys;
@@ -209,6 +211,137 @@ fn gradients_of_a_norm_use_the_workspace() {
     }
     let (code, said) = Asked { workspace: Some((256, needed - 1)), ..asked }.run();
     assert_eq!((code, said.contains("the workspace has")), (status::INVALID, true), "{said}");
+}
+
+fn whole(buffer: &Buffer<u32>) -> Tensor {
+    Tensor { address: buffer.address(), elements: buffer.len() as u64, element: element::I32, reserved: 0 }
+}
+
+/// Numbers between -1 and 1, no two alike next to each other.
+fn mixed(device: &Device, len: usize) -> Buffer<f16> {
+    let values: Vec<f16> = (0..len).map(|place| f16::from_f32((place as f32 * 0.7).sin())).collect();
+    device.upload(&values).unwrap()
+}
+
+/// Runs a call with and without a workspace that holds NaN, and `check`s after each.
+fn run_twice(device: &Device, asked: &Asked, form: i32, check: impl Fn()) {
+    let (needed, planned) = asked.plan();
+    assert_eq!(planned, form);
+    let memory = device.upload(&vec![f32::NAN; needed as usize / 4]).unwrap();
+    for workspace in [None, Some((memory.address(), needed))] {
+        device.synchronize().unwrap();
+        let (code, said) = Asked { workspace, ..asked.clone() }.run();
+        assert_eq!(code, form, "{said}");
+        device.synchronize().unwrap();
+        check();
+    }
+}
+
+/// The bits of the crate's own calls.
+#[test]
+fn experts_compute_what_they_compute_in_rust() {
+    let device = Device::open(0).unwrap();
+    let shape = moe::Shape { tokens: 70, experts: 3, top_k: 2, dim: 24, hidden: 10 };
+    let options =
+        moe::Options { form: Some(MoeForm::Portable), capacity: Some(50), ..moe::Options::default() };
+    let tokens = mixed(&device, shape.token_elements());
+    let (up, down) = (mixed(&device, shape.up_elements()), mixed(&device, shape.down_elements()));
+    let given = mixed(&device, shape.token_elements());
+    let logits: Vec<f32> = (0..shape.logits()).map(|place| (place as f32 * 1.3).cos()).collect();
+    let logits = device.upload(&logits).unwrap();
+    let inputs = moe::Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
+    let moe = Moe::new(&device).unwrap();
+    let (right, saved) = moe.forward_saving(&inputs, &shape, &options).unwrap();
+    let forward = moe::Forward { inputs: &inputs, routing: &right.routing, saved: &saved };
+    let (gradients, _) = moe.backward(&forward, &given, options.form).unwrap();
+
+    let nan = |len| device.upload(&vec![f16::NAN; len]).unwrap();
+    let poison = |len| device.upload(&vec![77u32; len]).unwrap();
+    let (out, experts, loads) = (nan(tokens.len()), poison(shape.choices()), poison(3));
+    let weights = device.upload(&vec![f32::NAN; shape.choices()]).unwrap();
+    let (drops, plan) = (poison(2), poison(4 * (1 + 140 / 128 + 3) + 2 * 3 + 3 * 140));
+    let projections = nan(2 * shape.choices() * shape.hidden);
+    let none = |element| Tensor { address: 0, elements: 0, element, reserved: 0 };
+    let read = [tensor(&tokens), tensor(&up), tensor(&down), sums(&logits)];
+    let chosen = [whole(&experts), sums(&weights), whole(&loads), whole(&drops)];
+    let kept = [whole(&plan), tensor(&projections)];
+    let integers = vec![70, 3, 2, 24, 10, 0, 1, 50, 1];
+    let asked = |name, parts: &[&[Tensor]]| Asked {
+        tensors: parts.concat(),
+        integers: integers.clone(),
+        ..Asked::new(name)
+    };
+    let check = || {
+        assert_eq!(out.to_vec().unwrap(), right.output.to_vec().unwrap());
+        assert_eq!(experts.to_vec().unwrap(), right.routing.experts.to_vec().unwrap());
+        assert_eq!(weights.to_vec().unwrap(), right.routing.weights.to_vec().unwrap());
+        assert_eq!(loads.to_vec().unwrap(), right.routing.loads.to_vec().unwrap());
+        assert_eq!(drops.to_vec().unwrap(), right.routing.drops.to_vec().unwrap().concat());
+    };
+    let (no_bias, nothing) = ([none(element::F32)], [none(element::I32), none(element::F16)]);
+    for keeps in [&nothing, &kept] {
+        let parts: [&[Tensor]; 5] = [&read, &no_bias, &[tensor(&out)], &chosen, keeps];
+        run_twice(&device, &asked("experts_forward", &parts), 1, check);
+    }
+
+    let of_tokens = nan(tokens.len());
+    let (of_up, of_down) = (nan(up.len()), nan(down.len()));
+    let of_logits = device.upload(&vec![f32::NAN; logits.len()]).unwrap();
+    let written = [tensor(&of_tokens), tensor(&of_up), tensor(&of_down), sums(&of_logits)];
+    let parts: [&[Tensor]; 5] = [&read, &chosen, &kept, &[tensor(&given)], &written];
+    let backward = asked("experts_backward", &parts);
+    run_twice(&device, &backward, 1, || {
+        assert_eq!(of_tokens.to_vec().unwrap(), gradients.tokens.to_vec().unwrap());
+        assert_eq!(of_up.to_vec().unwrap(), gradients.up.to_vec().unwrap());
+        assert_eq!(of_down.to_vec().unwrap(), gradients.down.to_vec().unwrap());
+        assert_eq!(of_logits.to_vec().unwrap(), gradients.logits.to_vec().unwrap());
+    });
+    for (place, message) in [(8, "the plan has"), (9, "the projections have"), (11, "the tokens have")] {
+        let mut wrong = backward.clone();
+        wrong.tensors[place].elements -= 1;
+        let (code, said) = wrong.run();
+        assert_eq!((code, said.contains(message)), (status::INVALID, true), "{said}");
+    }
+}
+
+#[test]
+fn packed_sequences_compute_what_they_compute_in_rust() {
+    let device = Device::open(0).unwrap();
+    let heads = Shape { batch: 1, heads: 2, key_heads: 1, queries: 0, keys: 0, dim: 64 };
+    let sequences = Sequences::new(&device, &heads, &[(5, 9), (0, 0), (3, 3)]).unwrap();
+    let all = *sequences.all();
+    let [q, given] = [all.query_elements(); 2].map(|len| mixed(&device, len));
+    let [k, v] = [all.key_elements(); 2].map(|len| mixed(&device, len));
+    let options =
+        Options { mask: Mask::Causal, layout: apex_kernels::Layout::RowsFirst, ..Options::default() };
+    let attention = Attention::new(&device).unwrap();
+    let right = attention.forward_sequences(&q, &k, &v, &sequences, &options).unwrap();
+    let saved = Saved { q: &q, k: &k, v: &v, output: &right.output, log_sum_exp: &right.log_sum_exp };
+    let (gradients, _) = attention.backward_sequences(&saved, &given, &sequences, &options).unwrap();
+
+    let starts = device.upload(&[0u32, 0, 5, 9, 5, 9, 8, 12]).unwrap();
+    let nan = |len| device.upload(&vec![f16::NAN; len]).unwrap();
+    let (out, log_sums) = (nan(q.len()), device.upload(&vec![f32::NAN; all.rows()]).unwrap());
+    let (read, starts) = ([tensor(&q), tensor(&k), tensor(&v)], [whole(&starts)]);
+    let asked = |name, parts: &[&[Tensor]]| Asked {
+        tensors: parts.concat(),
+        integers: vec![2, 1, 8, 12, 64, 1, 1, -1, -1, 5, 9],
+        numbers: vec![0.125],
+        ..Asked::new(name)
+    };
+    let written = [tensor(&out), sums(&log_sums)];
+    run_twice(&device, &asked("attention_sequences_forward", &[&read, &starts, &written]), 1, || {
+        assert_eq!(out.to_vec().unwrap(), right.output.to_vec().unwrap());
+        assert_eq!(log_sums.to_vec().unwrap(), right.log_sum_exp.to_vec().unwrap());
+    });
+    let (of_q, of_k, of_v) = (nan(q.len()), nan(k.len()), nan(v.len()));
+    let of = [tensor(&of_q), tensor(&of_k), tensor(&of_v)];
+    let parts: [&[Tensor]; 5] = [&read, &written, &[tensor(&given)], &starts, &of];
+    run_twice(&device, &asked("attention_sequences_backward", &parts), 1, || {
+        assert_eq!(of_q.to_vec().unwrap(), gradients.q.to_vec().unwrap());
+        assert_eq!(of_k.to_vec().unwrap(), gradients.k.to_vec().unwrap());
+        assert_eq!(of_v.to_vec().unwrap(), gradients.v.to_vec().unwrap());
+    });
 }
 
 #[test]

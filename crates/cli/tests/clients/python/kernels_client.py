@@ -198,6 +198,53 @@ def threads():
     launches += 12
 
 
+def packed():
+    """Two sequences one after another, each as it is alone."""
+    global launches
+    lengths, key_lengths = (3, 6), (5, 6)
+    q = cp.asarray(random(9, 4, 64))
+    k, v = (cp.asarray(random(11, 2, 64)) for _ in range(2))
+    out, sums = cp.empty_like(q), cp.empty(9 * 4, np.float32)
+    starts = cp.asarray([(0, 0), (3, 5), (9, 11)], np.int32)
+    form = kernels.packed_attention_into(q, k, v, starts, out, sums, longest=(6, 6), causal=True)
+    assert form == "flash", form
+    launches += 1
+    row = key = 0
+    for queries, keys in zip(lengths, key_lengths):
+        heads_first = [wide(x)[None, at : at + count].swapaxes(1, 2)
+                       for x, at, count in [(q, row, queries), (k, key, keys), (v, key, keys)]]
+        right, right_sums = attention(*heads_first, causal=True)
+        agree(wide(out)[None, row : row + queries].swapaxes(1, 2), right)
+        agree(wide(sums)[4 * row : 4 * (row + queries)].reshape(1, 4, queries), right_sums)
+        row, key = row + queries, key + keys
+
+
+def experts():
+    """Each token is computed by the two experts of its largest logits."""
+    global launches
+    tokens, up, down = (cp.asarray(random(*shape)) for shape in [(9, 16), (3, 2, 8, 16), (3, 16, 8)])
+    logits = cp.asarray(random(9, 3, dtype=np.float32))
+    out, loads, drops = cp.empty_like(tokens), cp.empty(3, np.int32), cp.empty(2, np.int32)
+    chosen, weights = cp.empty((9, 2), np.int32), cp.empty((9, 2), np.float32)
+    routing = (chosen, weights, loads, drops)
+    into = kernels.mixture_of_experts_into
+    assert into(tokens, logits, up, down, out, *routing, top_k=2) == ("hopper" if hopper else "portable")
+    launches += 6
+    scores = np.exp(wide(logits))
+    order = np.argsort(-scores, 1)[:, :2]
+    assert (cp.asnumpy(chosen) == order).all()
+    shares = np.take_along_axis(scores, order, 1)
+    shares /= shares.sum(1, keepdims=True)
+    agree(wide(weights), shares)
+    assert (cp.asnumpy(loads) == np.bincount(order.ravel(), minlength=3)).all() and not drops.any()
+    right = np.zeros((9, 16))
+    for token, (its, of) in enumerate(zip(order, shares)):
+        for expert, share in zip(its, of):
+            gate, value = wide(up)[expert] @ wide(tokens)[token]
+            right[token] += share * (wide(down)[expert] @ (gate / (1 + np.exp(-gate)) * value))
+    agree(wide(out), right, 5e-3)
+
+
 def refused():
     """Nothing of this is launched."""
     q, out = cp.empty((1, 2, 3, 64), np.float16), cp.empty((1, 2, 3, 64), np.float16)
@@ -228,12 +275,23 @@ def refused():
     other, weight = cp.empty((4, 64), np.float16), cp.empty(64, np.float16)
     says("epsilon is NaN", kernels.rms_norm_into, row, weight, other, epsilon=float("nan"))
     says("out has shape (3, 64)", kernels.softmax_into, row, row[:3])
+    whole = cp.empty((2, 2), np.int32)
+    lines = cp.empty((4, 1, 64), np.float16)
+    packed_into = kernels.packed_attention_into
+    says("log_sum_exp has shape (3,)", packed_into, lines, lines, lines, whole, lines, cp.empty(3, np.float32), longest=(4, 4))
+    experts_into, logits = kernels.mixture_of_experts_into, cp.empty((4, 2), np.float32)
+    weights = cp.empty((2, 2, 8, 64), np.float16), cp.empty((2, 64, 8), np.float16)
+    says("top_k is 3", experts_into, row, logits, *weights, other, *4 * [whole], top_k=3)
+    says("gate is 'relu'", experts_into, row, logits, *weights, other, cp.empty((4, 1), np.int32),
+         cp.empty((4, 1), np.float32), cp.empty(2, np.int32), cp.empty(2, np.int32), top_k=1, gate="relu")
 
 
 forward_and_backward()
 other_types_and_layouts()
 norms()
 captured()
+packed()
+experts()
 threads()
 refused()
 cp.cuda.Device().synchronize()

@@ -54,8 +54,10 @@ const MOST_SEQUENCES: usize = 65535;
 pub struct Sequences {
     /// Heads and their dimension, a batch of one, and the rows of all sequences.
     all: Shape,
-    /// The queries and keys of each.
-    lengths: Vec<(usize, usize)>,
+    /// Their number.
+    count: usize,
+    /// The most queries and the most keys that one of them has.
+    longest: [usize; 2],
     /// The queries and keys of the sequences before each, and at the end those of all.
     starts: Buffer<[u32; 2]>,
 }
@@ -68,17 +70,42 @@ impl Sequences {
     /// [`Error::Shape`](crate::Error::Shape) as for one sequence that is as long as all of them;
     /// [`Error::Gpu`](crate::Error::Gpu).
     pub fn new(device: &Device, heads: &Shape, lengths: &[(usize, usize)]) -> Result<Sequences> {
-        let (mut queries, mut keys) = (0usize, 0usize);
+        let (mut queries, mut keys, mut longest) = (0usize, 0usize, [0, 0]);
         let mut starts = vec![[0, 0]];
         for &(its_queries, its_keys) in lengths {
             // Saturated sums are refused below, before anything reads their low bits.
             queries = queries.saturating_add(its_queries);
             keys = keys.saturating_add(its_keys);
             starts.push([queries as u32, keys as u32]);
+            longest = [longest[0].max(its_queries), longest[1].max(its_keys)];
         }
         let all = Shape { batch: 1, queries, keys, ..*heads };
         all.check()?;
-        Ok(Sequences { all, lengths: lengths.to_vec(), starts: device.upload(&starts)? })
+        Ok(Sequences { all, count: lengths.len(), longest, starts: device.upload(&starts)? })
+    }
+
+    /// Sequences that `all` holds together, whose `starts` are on the device: the queries and keys of
+    /// the sequences before each, and at the end those of all. `longest` has the most queries and the
+    /// most keys of a sequence; more is slower, and less leaves rows out.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if there is no end, or as [`Sequences::new`].
+    ///
+    /// # Safety
+    /// While anything computes with them, both columns of `starts` begin with zero, never fall, and
+    /// end with the queries and the keys of `all`.
+    pub unsafe fn from_starts(
+        all: &Shape,
+        starts: Buffer<[u32; 2]>,
+        longest: [usize; 2],
+    ) -> Result<Sequences> {
+        let all = Shape { batch: 1, ..*all };
+        all.check()?;
+        let Some(count) = starts.len().checked_sub(1) else {
+            let why = "the starts of sequences end with the rows of all, and there are none".to_owned();
+            return Err(crate::Error::Shape { technique: super::TECHNIQUE, why });
+        };
+        Ok(Sequences { all, count, longest, starts })
     }
 
     /// The shape that holds all rows: how large Q, K, V and O are.
@@ -86,16 +113,10 @@ impl Sequences {
         &self.all
     }
 
-    /// The shape of each sequence for itself.
-    pub fn shapes(&self) -> impl Iterator<Item = Shape> {
-        self.lengths.iter().map(|&(queries, keys)| Shape { queries, keys, ..self.all })
-    }
-
-    /// The grid whose blocks along x are enough for the longest side of any sequence.
-    fn grid(&self, heads: usize, tile: usize, side: fn(&(usize, usize)) -> usize) -> [u32; 3] {
-        let longest = self.lengths.iter().map(side).max().unwrap_or(0);
+    /// The grid whose blocks along x are enough for a sequence with so many rows.
+    fn grid(&self, heads: usize, tile: usize, longest: usize) -> [u32; 3] {
         let tiles = (heads * longest.div_ceil(tile)).clamp(1, MOST_BLOCKS);
-        [tiles as u32, self.lengths.len().min(MOST_SEQUENCES) as u32, 1]
+        [tiles as u32, self.count.clamp(1, MOST_SEQUENCES) as u32, 1]
     }
 }
 
@@ -152,9 +173,9 @@ impl Attention {
         let call = Call { attention: self, problem, shape: all, mask: options.mask, stream };
         let name = format!("attention_flash_sequences_{}_d{}", T::NAME, all.dim);
         let kernel = self.kernel(FORWARD, &name)?;
-        let grid = sequences.grid(all.heads, portable::FLASH_ROWS, |length| length.0);
+        let grid = sequences.grid(all.heads, portable::FLASH_ROWS, sequences.longest[0]);
         let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(q).arg(k).arg(v).arg(output);
-        let launch = launch.arg(log_sum_exp).arg(&sequences.starts).arg(sequences.lengths.len() as i32);
+        let launch = launch.arg(log_sum_exp).arg(&sequences.starts).arg(sequences.count as i32);
         // SAFETY: the buffers have the sizes that the problem says, which are those of all
         // sequences; `starts` has one entry more than there are sequences, each within these sizes.
         unsafe { launch.arg(problem).arg(call.mask_number()).launch()? };
@@ -203,13 +224,13 @@ impl Attention {
             let name = format!("attention_gradient_{part}_sequences_{}_d{}", T::NAME, all.dim);
             self.kernel(BACKWARD, &name)
         };
-        let count = sequences.lengths.len() as i32;
+        let count = sequences.count as i32;
         // Whoever panicked while holding the buffers left whole ones.
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let [_, deltas] = workspace.reserve(backward::flash_partial(all), stream)?;
 
         if all.rows() > 0 {
-            let grid = sequences.grid(all.heads, backward::FLASH_ROWS, |length| length.0);
+            let grid = sequences.grid(all.heads, backward::FLASH_ROWS, sequences.longest[0]);
             let kernel = kernel("queries")?;
             let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(saved.q).arg(saved.k);
             let launch = launch.arg(saved.v).arg(saved.output).arg(output_gradient);
@@ -220,7 +241,7 @@ impl Attention {
             unsafe { launch.launch()? };
         }
         if all.key_elements() > 0 {
-            let grid = sequences.grid(all.key_heads, backward::FLASH_ROWS, |length| length.1);
+            let grid = sequences.grid(all.key_heads, backward::FLASH_ROWS, sequences.longest[1]);
             let kernel = kernel("keys")?;
             let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(saved.q).arg(saved.k);
             let launch = launch.arg(saved.v).arg(output_gradient).arg(saved.log_sum_exp).arg(&*deltas);

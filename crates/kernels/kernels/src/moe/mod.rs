@@ -59,6 +59,7 @@ mod plan;
 mod portable;
 pub mod reference;
 mod shape;
+mod workspace;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,12 +69,13 @@ pub use backward::{Forward, Gradients, Saved};
 pub use balance::{Balance, Drops};
 pub use expert_choice::{ExpertChoice, ExpertOptions};
 pub use losses::{Auxiliary, Router};
+pub use plan::Plan;
 pub use shape::{Gate, Options, Shape};
+pub use workspace::{Workspace, WorkspaceLengths};
 
 use crate::images::{Image, Images};
 use crate::workspace::reserve;
 use crate::{Element, Error, Result};
-use plan::Plan;
 use shape::{Problem, check_elements};
 
 /// As errors name it.
@@ -179,26 +181,8 @@ pub struct Output<T> {
 #[derive(Debug)]
 pub struct Moe {
     device: Device,
-    images: Images,
+    images: Arc<Images>,
     workspace: Mutex<Workspace>,
-}
-
-/// Memory between the kernels of a call, as large as the largest call needed.
-#[derive(Debug)]
-struct Workspace {
-    /// `[experts, chunks]`: choices of each chunk of tokens, then choices of the chunks before.
-    counts: Buffer<u32>,
-    plan: Plan,
-    /// Counters from which the Hopper form's blocks take tiles; zeros between launches.
-    counters: Buffer<u32>,
-    /// Hidden layers, `[rows, hidden]`, and results, `[rows, dim]`: 16-bit elements of either type.
-    hidden: Buffer<u16>,
-    rows: Buffer<u16>,
-    /// Buffers of the backward pass: gradients of the products with Gate and Up, `[rows, 2,
-    /// hidden]`, and the contributions of tiles of columns to the gradients of weights, `[rows,
-    /// tiles]`; of the losses, the contributions of chunks.
-    projection_gradient: Buffer<u16>,
-    weight_parts: Buffer<f32>,
 }
 
 /// Checks that a layer's tensors have as many elements as the shape states, in the order of
@@ -224,16 +208,8 @@ impl Moe {
     /// # Errors
     /// [`Error::Gpu`] if there is no memory for two counters.
     pub fn new(device: &Device) -> Result<Moe> {
-        let workspace = Workspace {
-            counts: device.zeros(0)?,
-            plan: Plan::new(device)?,
-            counters: device.zeros(2)?,
-            hidden: device.zeros(0)?,
-            rows: device.zeros(0)?,
-            projection_gradient: device.zeros(0)?,
-            weight_parts: device.zeros(0)?,
-        };
-        Ok(Moe { device: device.clone(), images: Images::default(), workspace: Mutex::new(workspace) })
+        let workspace = Workspace::new(device)?;
+        Ok(Moe { device: device.clone(), images: Arc::default(), workspace: Mutex::new(workspace) })
     }
 
     /// The form that runs for a shape if none is asked for, the fastest that the device has.
@@ -301,7 +277,7 @@ impl Moe {
         options.check()?;
         check_elements("the outputs", &[("tokens", shape.tokens), ("dim", shape.dim)], output.len())?;
         routing.check(shape)?;
-        let form = options.form.unwrap_or_else(|| self.form_for(shape));
+        let form = self.form_with(shape, options);
         if let Some(why) = self.refusal(form, shape) {
             return Err(self.refused(form, why));
         }

@@ -3,9 +3,12 @@
 use apex_gpu::{Buffer, Device, Stream};
 
 use crate::Result;
-use crate::moe::shape::most_tiles;
+use crate::moe::shape::{Shape, most_tiles};
 use crate::workspace::reserve;
 
+/// The rows of experts, as the routing of a forward pass places them: five buffers, which may be
+/// larger than [`Plan::lengths`].
+///
 /// A *row* is one choice of one token; rows of an expert are contiguous, in the order of tokens.
 #[derive(Debug)]
 pub struct Plan {
@@ -22,7 +25,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(device: &Device) -> Result<Plan> {
+    pub(super) fn new(device: &Device) -> Result<Plan> {
         Ok(Plan {
             row_tokens: device.zeros(0)?,
             row_choices: device.zeros(0)?,
@@ -32,8 +35,24 @@ impl Plan {
         })
     }
 
+    /// Elements of the buffers of a shape's plan, in the order of its fields.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape).
+    pub fn lengths(shape: &Shape) -> Result<[usize; 5]> {
+        shape.check()?;
+        let rows = shape.choices();
+        Ok([rows, rows, rows, shape.experts, 1 + most_tiles(rows, shape.experts)])
+    }
+
     /// Reserves memory for at most `rows` rows, and for `choices` choices that may have one.
-    pub fn reserve(&mut self, rows: usize, choices: usize, experts: usize, stream: &Stream) -> Result<()> {
+    pub(super) fn reserve(
+        &mut self,
+        rows: usize,
+        choices: usize,
+        experts: usize,
+        stream: &Stream,
+    ) -> Result<()> {
         reserve(&mut self.row_tokens, rows, stream)?;
         reserve(&mut self.row_choices, rows, stream)?;
         reserve(&mut self.choice_rows, choices, stream)?;

@@ -35,6 +35,27 @@ impl<T: Element> Saved<T> {
         Ok(Saved { plan: Plan::new(device)?, projections: device.zeros(0)?, of: None })
     }
 
+    /// Nothing yet, in memory that the caller has: `plan` has [`Plan::lengths`], `projections`
+    /// `tokens · top_k · 2 · hidden` elements. If it is too small for a pass, the pass replaces it.
+    pub fn in_memory(plan: Plan, projections: Buffer<T>) -> Saved<T> {
+        Saved { plan, projections, of: None }
+    }
+
+    /// The state that a forward pass of this shape, with these options, left in memory that the
+    /// caller has.
+    ///
+    /// # Safety
+    /// [`Moe::forward_saving_into`] with this shape and these options wrote both buffers, which were
+    /// [`in_memory`](Saved::in_memory) then, and nobody has written to them since.
+    pub unsafe fn from_memory(
+        plan: Plan,
+        projections: Buffer<T>,
+        shape: &Shape,
+        options: &Options,
+    ) -> Saved<T> {
+        Saved { plan, projections, of: Some((*shape, *options)) }
+    }
+
     /// The buffers to which a forward pass writes.
     pub(super) fn prepare(
         &mut self,
@@ -245,16 +266,21 @@ impl Call<'_> {
         reserve(&mut workspace.projection_gradient, 2 * self.rows * shape.hidden, stream)?;
         reserve(&mut workspace.hidden, self.rows * shape.hidden, stream)?;
         reserve(&mut workspace.rows, self.rows * shape.dim, stream)?;
-        let parts = match form {
-            MoeForm::Portable => portable::weight_parts(shape),
-            MoeForm::Hopper => hopper::weight_parts(shape),
-        };
+        let parts = weight_parts(form, shape);
         reserve(&mut workspace.weight_parts, self.rows * parts, stream)?;
         match form {
             MoeForm::Portable => self.portable_gradients(kept, output_gradient, gradients, workspace)?,
             MoeForm::Hopper => self.hopper_gradients(kept, output_gradient, gradients, workspace)?,
         }
         Ok(parts)
+    }
+}
+
+/// Number of partial gradients of a row's weight.
+pub(super) fn weight_parts(form: MoeForm, shape: &Shape) -> usize {
+    match form {
+        MoeForm::Portable => portable::weight_parts(shape),
+        MoeForm::Hopper => hopper::weight_parts(shape),
     }
 }
 
