@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 24] = [
+const OF_ONE_COMMAND: [(&str, &str); 25] = [
     ("alerts", "interval"),
     ("attach", "host-stacks"),
     ("attach", "seconds"),
