@@ -142,8 +142,8 @@ fn run(list: &[Statement], at: usize) -> Option<Run> {
     let first = scalar(&list[at])?;
     let mut found = vec![(first.offset, at)];
     let mut registers = HashSet::from([first.register.clone()]);
-    for next in at + 1..list.len().min(at + MOST_APART) {
-        match (scalar(&list[next]), &list[next]) {
+    for (next, statement) in list.iter().enumerate().skip(at + 1).take(MOST_APART) {
+        match (scalar(statement), statement) {
             (Some(other), _)
                 if other.mnemonic == first.mnemonic
                     && other.base == first.base
