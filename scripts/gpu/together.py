@@ -1,7 +1,7 @@
 """What the parts of APEX gain for a program, separately and together, beside `torch.compile`: ratios of windows in turns, and compared outputs.
 
     together.py measure --apex BIN [--train PROGRAM] [--out DIR] [--windows N] [--rounds N] [--seconds S] [PROGRAM]…
-    together.py tables|rust|accounts FILE
+    together.py tables|ratios|rust|accounts FILE
 
 The PyTorch programs (programs/together.py) are training and inference of a decoder-only transformer and of a vision transformer, in bf16.
 They are measured one after the other, each in one process for each way to run it: bare; bare again, which shows how much two equal processes differ; under `apex run`; with
@@ -297,6 +297,17 @@ def tables(file):
     print(table(titles, cells), end="")
 
 
+def ratios(file):
+    """Each program, each way: how much faster than bare, without the outputs."""
+    rows = read_results(file)["programs"]
+    names = [way for way in NAMES if way != "bare" and any(way in row["ways"] for row in rows)]
+    cells = []
+    for row in rows:
+        bare = statistics.median(row["ways"]["bare"]["windows_ms"])
+        cells.append([TITLES[row["program"]], f"{bare:.2f}", *(shown_ratio(*ratio(row, way)) if way in row["ways"] else "" for way in names)])
+    print(table(["program", "bare step, ms", *(NAMES[way] for way in names)], cells), end="")
+
+
 def whole(row):
     """The product of the parts' ratios (`PARTS`), to compare with all together."""
     parts = [way for way in PARTS if row["ways"].get(way, {}).get("windows_ms")]
@@ -343,7 +354,7 @@ def main():
     measuring.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS))
     measuring.add_argument("programs", nargs="*", default=list(STEPS), metavar="PROGRAM", help=", ".join(STEPS))
     measuring.set_defaults(work=measure)
-    for name, work in (("tables", tables), ("rust", rust), ("accounts", accounts)):
+    for name, work in (("tables", tables), ("ratios", ratios), ("rust", rust), ("accounts", accounts)):
         tabled = commands.add_parser(name)
         tabled.add_argument("file")
         tabled.set_defaults(work=lambda options, work=work: work(options.file))

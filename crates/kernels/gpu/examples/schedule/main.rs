@@ -6,6 +6,9 @@
 //! hand, and a schedule, which finds out by itself what is independent. Results must be the same
 //! bit by bit in all ways, and those of the host in f64.
 //!
+//! `schedule rows serial` measures runs in rows without a wait between them, of one way alone, as a
+//! program does that `apex run --fast=schedule` runs (`rows-try` in the small size).
+//!
 //! `schedule bench ROUNDS` prints a line of JSON for each program, size and round, in which the
 //! four ways take turns; `schedule try ROUNDS` does so in a size for machines without a GPU.
 //! Without arguments, these small programs run once in each way.
@@ -110,7 +113,9 @@ fn main() -> Result<()> {
         [] => (&[0], 0),
         ["try", pairs] => (&[0], rounds(pairs)),
         ["bench", pairs] => (&[1, 2], rounds(pairs)),
-        _ => panic!("usage: schedule [try|bench ROUNDS]"),
+        ["rows", way] => return rows(&device, way, &[1, 2]),
+        ["rows-try", way] => return rows(&device, way, &[0]),
+        _ => panic!("usage: schedule [try|bench ROUNDS] or schedule rows|rows-try WAY"),
     };
     eprintln!("{}: {}", device.name(), device.kind());
     let kernels = Kernels::new(&device)?;
@@ -119,6 +124,40 @@ fn main() -> Result<()> {
             let mut program = make(&device, &kernels, scale)?;
             examine(&device, program.as_mut(), scale, pairs)?;
         }
+    }
+    Ok(())
+}
+
+/// Runs of a row.
+const ROW: usize = 20;
+
+/// Prints a line for each program and size: the median time of a run in a row of runs of one way,
+/// and the error of the result.
+fn rows(device: &Device, way: &str, scales: &[usize]) -> Result<()> {
+    let way = NAMES.iter().position(|name| *name == way).expect("serial, graph, streams or schedule");
+    let kernels = Kernels::new(device)?;
+    for (&scale, make) in scales.iter().flat_map(|scale| programs::ALL.iter().map(move |make| (scale, make)))
+    {
+        let mut program = make(device, &kernels, scale)?;
+        let mut ways = Ways::new(device, program.as_mut())?;
+        program.poison()?;
+        let (begin, mut times) = (Instant::now(), Vec::new());
+        while times.len() < 5 || times.len() < RUNS && begin.elapsed().as_secs_f64() < MOST_SECONDS {
+            let start = Instant::now();
+            (0..ROW).try_for_each(|_| ways.run(way, program.as_mut()))?;
+            device.synchronize()?;
+            times.push(start.elapsed().as_secs_f64() * 1e6 / ROW as f64);
+        }
+        // The first ones load kernels and find out what is faster.
+        let mut late = times.split_off(times.len() / 2);
+        late.sort_by(f64::total_cmp);
+        let error = error(&program.result()?, &program.expected());
+        let (name, us) = (program.name(), late[late.len() / 2]);
+        assert!(error < 1e-3, "{name}: the relative error is {error:.1e}");
+        println!(
+            "{{\"program\":\"{name}\",\"scale\":{scale},\"way\":\"{}\",\"us\":{us:.2},\"error\":{error:e}}}",
+            NAMES[way]
+        );
     }
     Ok(())
 }
