@@ -142,7 +142,6 @@ fn run(list: &[Statement], at: usize) -> Option<Run> {
     let first = scalar(&list[at])?;
     let mut found = vec![(first.offset, at)];
     let mut registers = HashSet::from([first.register.clone()]);
-    for (next, statement) in list.iter().enumerate().take(at + MOST_APART).skip(at + 1) {
     for (next, statement) in list.iter().enumerate().skip(at + 1).take(MOST_APART) {
         match (scalar(statement), statement) {
             (Some(other), _)
