@@ -100,7 +100,7 @@ pub struct Args {
     )]
     command: Vec<OsString>,
     #[command(flatten)]
-    declared: declared::Args,
+    declared: declared::Declared,
 }
 
 /// Runs `apex tune`.

@@ -209,7 +209,12 @@ impl Runner<'_> {
             Outcome::Times(_) if self.first_took.is_none() || ask.purpose == Purpose::Original => {
                 self.first_took = Some(self.first_took.map_or(took, |before| before.max(took)));
             }
-            Outcome::Failed(_, said) if self.runs <= 3 && self.first_took.is_none() => {}
+            Outcome::Failed(_, said) if self.runs <= 3 && self.first_took.is_none() => {
+                self.clear_line();
+                let which = self.search.space.describe(ask.number);
+                output::remark(format!("{which} failed: {said}"));
+            }
+            _ => {}
         }
     }
 

@@ -39,7 +39,7 @@ const MOST_BYTES: u64 = 256 << 20;
     next_help_heading = "Declared parameters",
     group = clap::ArgGroup::new("searched").args(["space", "replay"]).multiple(true)
 )]
-pub struct Args {
+pub struct Declared {
     /// Search among the parameters of this file (JSON: the short form of docs/tune.md, or T1)
     /// instead of launch shapes. COMMAND prints its time; it gets the parameters in place of
     /// `{NAME}` in its arguments, as the environment variables NAME, and as -DNAME=VALUE in place
@@ -142,7 +142,7 @@ fn parse_key(text: &str) -> Result<(String, String), String> {
     }
 }
 
-impl Args {
+impl Declared {
     /// Whether the command line asks for declared parameters.
     pub fn is_given(&self) -> bool {
         self.space.is_some() || self.replay.is_some()
@@ -166,7 +166,7 @@ impl Args {
 
 /// What a search works on.
 struct Search<'a> {
-    args: &'a Args,
+    args: &'a Declared,
     space: Space,
     options: Options,
     /// The program and its arguments; empty without one.
@@ -237,7 +237,7 @@ fn named(space: &Space, number: Number) -> BTreeMap<String, Value> {
 
 /// Runs a search. `json` and `output` are those of `apex tune`.
 pub fn execute(
-    args: &Args,
+    args: &Declared,
     command: &[OsString],
     output: Option<&Path>,
     json: bool,
@@ -267,7 +267,7 @@ pub fn execute(
 type Inputs = (Space, Option<Number>, Option<Vec<apex_search::Measured>>);
 
 /// The space, its original, and the results to replay.
-fn read_space(args: &Args) -> anyhow::Result<Inputs> {
+fn read_space(args: &Declared) -> anyhow::Result<Inputs> {
     let text = |path: &Path| {
         read::read_to_string(path, MOST_BYTES)
             .with_context(|| format!("cannot read {}", apex_untrusted::shown(path)))
