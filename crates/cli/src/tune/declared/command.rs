@@ -295,7 +295,7 @@ fn times(text: &str, pattern: Option<&Regex>) -> Result<Vec<f64>, String> {
             })
             .collect(),
     };
-    match (times.is_empty(), times.iter().find(|time| !(**time > 0.0))) {
+    match (times.is_empty(), times.iter().find(|time| time.is_nan() || **time <= 0.0)) {
         (true, _) if pattern.is_some() => {
             Err("its output has no time where --pattern looks for it".to_owned())
         }
