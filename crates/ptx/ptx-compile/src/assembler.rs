@@ -133,6 +133,16 @@ pub(crate) mod op {
     pub(crate) const PBROADCASTD: Vex = vex(1, 2, 0x58);
     pub(crate) const PBROADCASTQ: Vex = vex(1, 2, 0x59);
     pub(crate) const PBROADCASTB: Vex = vex(1, 2, 0x78);
+    pub(crate) const PBROADCASTW: Vex = vex(1, 2, 0x79);
+    pub(crate) const PMOVSXBD: Vex = vex(1, 2, 0x21);
+    pub(crate) const PMOVSXWD: Vex = vex(1, 2, 0x23);
+    pub(crate) const PMOVZXBD: Vex = vex(1, 2, 0x31);
+    pub(crate) const PMOVZXWD: Vex = vex(1, 2, 0x33);
+    pub(crate) const PSHUFB: Vex = vex(1, 2, 0x00);
+    pub(crate) const PEXTRB: Vex = vex(1, 3, 0x14);
+    pub(crate) const PEXTRW: Vex = vex(1, 3, 0x15);
+    pub(crate) const CVTPH2PS: Vex = vex(1, 2, 0x13);
+    pub(crate) const CVTPS2PH: Vex = vex(1, 3, 0x1d);
     pub(crate) const TESTPS: Vex = vex(1, 2, 0x0e);
     pub(crate) const PTEST: Vex = vex(1, 2, 0x17);
     pub(crate) const PMOVMSKB: Vex = vex(1, 1, 0xd7);
@@ -279,6 +289,18 @@ impl Assembler {
 
     pub(crate) fn load(&mut self, to: Gpr, base: Gpr, distance: i32) {
         self.general(true, 0x8b, to.0, Rm::Memory(base, distance), 0);
+    }
+
+    /// Loads one or two bytes, extended to four.
+    pub(crate) fn load_narrow(&mut self, (bytes, signed): (u8, bool), to: Gpr, base: Gpr, distance: i32) {
+        let opcode = 0xb6 | u8::from(signed) << 3 | (bytes - 1);
+        self.code.extend([0x40 | (to.0 >> 3) << 2 | base.0 >> 3, 0x0f, opcode]);
+        self.operand(to.0, Rm::Memory(base, distance), 0);
+    }
+
+    /// Stores the lower half of a register.
+    pub(crate) fn store_low(&mut self, base: Gpr, distance: i32, from: Gpr) {
+        self.general(false, 0x89, from.0, Rm::Memory(base, distance), 0);
     }
 
     pub(crate) fn store(&mut self, base: Gpr, distance: i32, from: Gpr) {
@@ -481,7 +503,7 @@ mod tests {
         assert!(found.len() >= expected.len(), "{} of {}", found.len(), expected.len());
     }
 
-    const THREE: [(Vex, &str); 39] = [
+    const THREE: [(Vex, &str); 40] = [
         (op::ADDPD, "vaddpd"),
         (op::MULPD, "vmulpd"),
         (op::SUBPD, "vsubpd"),
@@ -521,9 +543,16 @@ mod tests {
         (op::PSRLVD, "vpsrlvd"),
         (op::PSRLVQ, "vpsrlvq"),
         (op::PSRAVD, "vpsravd"),
+        (op::PSHUFB, "vpshufb"),
     ];
 
-    const TWO: [(Vex, &str, &str, &str); 19] = [
+    const TWO: [(Vex, &str, &str, &str); 25] = [
+        (op::PBROADCASTW, "vpbroadcastw", "xmm", "WORDPTR"),
+        (op::PMOVSXBD, "vpmovsxbd", "xmm", "QWORDPTR"),
+        (op::PMOVSXWD, "vpmovsxwd", "xmm", "XMMWORDPTR"),
+        (op::PMOVZXBD, "vpmovzxbd", "xmm", "QWORDPTR"),
+        (op::PMOVZXWD, "vpmovzxwd", "xmm", "XMMWORDPTR"),
+        (op::CVTPH2PS, "vcvtph2ps", "xmm", "XMMWORDPTR"),
         (op::SQRTPD, "vsqrtpd", "ymm", "YMMWORDPTR"),
         (op::CVTPS2PD, "vcvtps2pd", "xmm", "XMMWORDPTR"),
         (op::CVTDQ2PD, "vcvtdq2pd", "xmm", "XMMWORDPTR"),
@@ -627,6 +656,12 @@ mod tests {
             expected.push(format!("vinserti128ymm{number},ymm{first},xmm{other},0x1"));
             asm.scalar(op::PEXTRQ, number, Rm::Memory(base, 0x50), Some(1));
             expected.push(format!("vpextrqQWORDPTR[{name}+0x50],xmm{number},0x1"));
+            asm.with_byte(op::CVTPS2PH, number, 0, Rm::Ymm(other), 0);
+            expected.push(format!("vcvtps2phxmm{other},ymm{number},0x0"));
+            asm.scalar(op::PEXTRB, number, Rm::Memory(base, 0x50), Some(12));
+            expected.push(format!("vpextrbBYTEPTR[{name}+0x50],xmm{number},0xc"));
+            asm.scalar(op::PEXTRW, number, Rm::Memory(base, 0x50), Some(6));
+            expected.push(format!("vpextrwWORDPTR[{name}+0x50],xmm{number},0x6"));
             asm.scalar(op::LDMXCSR, 2, Rm::Memory(base, 0x90), None);
             expected.push(format!("vldmxcsrDWORDPTR[{name}+0x90]"));
         }
@@ -649,6 +684,17 @@ mod tests {
                 expected.push(format!("mov{name},QWORDPTR[{of}+0x48]"));
                 asm.store(base, 0x48, register);
                 expected.push(format!("movQWORDPTR[{of}+0x48],{name}"));
+                asm.store_low(base, 0x48, register);
+                expected.push(format!("movDWORDPTR[{of}+0x48],{low}"));
+                for (kind, text) in [
+                    ((1, false), format!("movzx{low},BYTEPTR")),
+                    ((2, false), format!("movzx{low},WORDPTR")),
+                    ((1, true), format!("movsx{low},BYTEPTR")),
+                    ((2, true), format!("movsx{low},WORDPTR")),
+                ] {
+                    asm.load_narrow(kind, register, base, 0x48);
+                    expected.push(format!("{text}[{of}+0x48]"));
+                }
                 asm.add_memory(register, base, 0x48);
                 expected.push(format!("add{name},QWORDPTR[{of}+0x48]"));
                 asm.subtract_memory(register, base, 0x48);

@@ -9,6 +9,7 @@
 
 mod access;
 mod compute;
+mod narrow;
 mod numbers;
 mod quick;
 

@@ -6,20 +6,20 @@ use std::collections::{HashMap, HashSet};
 
 use crate::context::{Early, Group};
 use crate::liveness::Set;
-use crate::region::{Address, Guard, Instruction, Operation, Reg, Region};
+use crate::region::{Address, Element, Guard, Instruction, Operation, Reg, Region};
 
 /// The largest difference of offsets in a group.
 const SPAN: i64 = 1 << 20;
 
-/// What accesses of a group have in common: address, key, the number of elements, whether they are
-/// longs, and the guard.
-type Key = (Address, u64, usize, bool, Option<Guard>);
+/// What accesses of a group have in common: address, key, the number of elements, what they are,
+/// and the guard.
+type Key = (Address, u64, usize, Element, Option<Guard>);
 
 /// The groups of a region.
 pub(crate) struct Groups {
     pub(crate) all: Vec<Group>,
-    /// The groups whose addresses are known on entering, for who checks them for all strips at once:
-    /// single words or longs at an address that the region does not change before.
+    /// The groups whose addresses may be known on entering, to who checks them for all strips at
+    /// once: single words or longs at an index that the region does not change.
     pub(crate) early: Vec<Early>,
     /// For each access, in order: its group, and whether it is the first.
     pub(crate) of_access: Vec<(usize, bool)>,
@@ -51,6 +51,7 @@ impl Groups {
         let Operation::Access(access) = &instruction.operation else { return };
         if let Some(&(group, true)) = self.of_access.last()
             && access.data.len() == 1
+            && matches!(access.address, Address::Indexed { .. })
             && !written.contains(&access.address.register())
             && !same.has(access.address.register())
         {
@@ -62,7 +63,7 @@ impl Groups {
     fn add(&mut self, instruction: &Instruction, mask: Option<Reg>, open: &mut HashMap<Key, usize>) {
         let Operation::Access(access) = &instruction.operation else { return };
         let (offset, bytes) = (access.offset, access.bytes());
-        let key = (access.address, access.key, access.data.len(), access.long, instruction.guard);
+        let key = (access.address, access.key, access.data.len(), access.element, instruction.guard);
         // The same threads access then: the block does not change its mask.
         let shares = instruction.guard.is_none_or(|guard| Some(guard.predicate) == mask);
         let joins = |group: &Group| {

@@ -97,6 +97,27 @@ pub(crate) enum Kind {
     ToWord { direction: u8, signed: bool },
     /// A number of `.f64` as a signed word.
     DoubleToWord(u8),
+    /// `.f16` as `.f32`.
+    HalfToSingle,
+    /// `.f32` as `.f16`, to nearest even.
+    SingleToHalf,
+    /// An integer of one or two bytes as a number.
+    NarrowToFloat { bytes: u8, signed: bool },
+    /// One instruction on integers of two bytes, extended to words.
+    Short { vex: Vex, signed: bool, second: Second },
+    /// A comparison of these.
+    CompareShort { relation: Comparison, signed: bool },
+}
+
+/// What the second source of an operation on integers of two bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Second {
+    /// Another of them.
+    Short,
+    /// A word.
+    Word,
+    /// Another of them; the result is a word.
+    Widening,
 }
 
 impl Kind {
@@ -104,14 +125,15 @@ impl Kind {
     /// as another.
     pub(crate) fn takes_numbers(self) -> bool {
         use Kind::*;
-        self.makes_nans() && self != Narrow || matches!(self, CompareFloat(_) | ToWord { .. } | Saturate)
+        self.makes_nans() && !matches!(self, Narrow | HalfToSingle)
+            || matches!(self, CompareFloat(_) | ToWord { .. } | Saturate | SingleToHalf)
     }
 
     /// Whether the result may be a NaN that is not PTX's.
     pub(crate) fn makes_nans(self) -> bool {
         use Kind::*;
         matches!(self, Float(_) | Fma | FmaDirected(_) | Round(_) | SquareRoot | Reciprocal | Extremum { .. })
-            || matches!(self, ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow)
+            || matches!(self, ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow | HalfToSingle)
     }
 }
 
@@ -122,7 +144,7 @@ pub fn supports(meaning: &Meaning) -> bool {
 
 /// Returns the way in which an operation is generated; `None` if the generator does not know it.
 pub(crate) fn kind(meaning: &Meaning) -> Option<Kind> {
-    use ScalarType::{B32, B64, F32, F64, Pred, S32, S64, U32, U64};
+    use ScalarType::{B16, B32, B64, F32, F64, Pred, S16, S32, S64, U16, U32, U64};
     let Modifiers { rounding, approximate, flushes, saturates, .. } = meaning.modifiers;
     let known = Modifiers { rounding, approximate, flushes, saturates, ..Modifiers::default() };
     if known != meaning.modifiers {
@@ -147,7 +169,7 @@ pub(crate) fn kind(meaning: &Meaning) -> Option<Kind> {
     }
     match (meaning.op, meaning.ty) {
         (Op::Move, _) => Some(Kind::Copy),
-        (Op::Select, U32 | S32 | B32 | F32) => Some(Kind::Select { long: false }),
+        (Op::Select, U32 | S32 | B32 | F32 | U16 | S16 | B16) => Some(Kind::Select { long: false }),
         (Op::Select, U64 | S64 | B64 | F64) => Some(Kind::Select { long: true }),
         (Op::Compare { relation, logic: None, truth: Pred }, ty) => compare(relation, ty),
         (_, F32) => single(meaning.op),
@@ -155,6 +177,7 @@ pub(crate) fn kind(meaning: &Meaning) -> Option<Kind> {
         (_, Pred) => bits(meaning.op),
         (_, U32 | S32 | B32) => word(meaning.op, meaning.ty),
         (_, U64 | S64 | B64) => long(meaning.op, meaning.ty),
+        (_, U16 | S16 | B16) => short(meaning.op, meaning.ty == S16),
         _ => None,
     }
 }
@@ -239,6 +262,26 @@ fn word(operation: Op, ty: ScalarType) -> Option<Kind> {
     })
 }
 
+/// Extended, integers of two bytes are signed words.
+fn short(operation: Op, signed: bool) -> Option<Kind> {
+    let (vex, second) = match operation {
+        Op::Add => (op::PADDD, Second::Short),
+        Op::Subtract => (op::PSUBD, Second::Short),
+        Op::Multiply(Part::Low) => (op::PMULLD, Second::Short),
+        Op::Multiply(Part::Wide) => (op::PMULLD, Second::Widening),
+        Op::Minimum => (op::PMINSD, Second::Short),
+        Op::Maximum => (op::PMAXSD, Second::Short),
+        Op::And => (op::PAND, Second::Short),
+        Op::Or => (op::POR, Second::Short),
+        Op::Xor => (op::PXOR, Second::Short),
+        Op::ShiftLeft => (op::PSLLVD, Second::Word),
+        Op::ShiftRight if signed => (op::PSRAVD, Second::Word),
+        Op::ShiftRight => (op::PSRLVD, Second::Word),
+        _ => return None,
+    };
+    Some(Kind::Short { vex, signed, second })
+}
+
 fn long(operation: Op, ty: ScalarType) -> Option<Kind> {
     Some(match operation {
         Op::Add => Kind::Simple(op::PADDQ),
@@ -267,13 +310,17 @@ fn direction(rounding: Option<Rounding>) -> Option<u8> {
 }
 
 fn convert(from: ScalarType, to: ScalarType, rounding: Option<Rounding>) -> Option<Kind> {
-    use ScalarType::{B32, B64, F32, F64, S32, S64, U32, U64};
+    use ScalarType::{B32, B64, F16, F32, F64, S8, S16, S32, S64, U8, U16, U32, U64};
     let nearest = rounding == Some(Rounding::Nearest);
     let whole = direction(rounding);
     Some(match (from, to) {
         (S32, F32) if nearest => Kind::ToFloat,
         (U32, F32) if nearest => Kind::UnsignedToFloat,
         (F64, F32) if nearest => Kind::Narrow,
+        (F32, F16) if nearest => Kind::SingleToHalf,
+        (U8 | S8 | U16 | S16, F32) if nearest => {
+            Kind::NarrowToFloat { bytes: from.bytes() as u8, signed: from.is_signed() }
+        }
         (F32, S32 | U32) => Kind::ToWord { direction: whole?, signed: to == S32 },
         (F64, S32) => Kind::DoubleToWord(whole?),
         (F32, F32) => Kind::Round(whole?),
@@ -281,6 +328,7 @@ fn convert(from: ScalarType, to: ScalarType, rounding: Option<Rounding>) -> Opti
         (S32 | U32, F64) if rounding.is_none() || nearest => Kind::ToDouble { signed: from == S32 },
         _ if rounding.is_some() => return None,
         (F32, F64) => Kind::Widen,
+        (F16, F32) => Kind::HalfToSingle,
         (U32 | S32 | B32, U32 | S32 | B32) | (U64 | S64 | B64, U64 | S64 | B64) => Kind::Copy,
         (U32 | B32, U64 | S64 | B64) => Kind::Extend { signed: false },
         (S32, U64 | S64 | B64) => Kind::Extend { signed: true },
@@ -297,7 +345,7 @@ fn small(ty: ScalarType) -> Option<(u8, bool)> {
 
 fn compare(relation: Comparison, ty: ScalarType) -> Option<Kind> {
     use Comparison::*;
-    use ScalarType::{B32, B64, F32, F64, S32, S64, U32, U64};
+    use ScalarType::{B16, B32, B64, F32, F64, S16, S32, S64, U16, U32, U64};
     let ordered = matches!(relation, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual);
     let code = match relation {
         Equal => 0x00,
@@ -319,6 +367,8 @@ fn compare(relation: Comparison, ty: ScalarType) -> Option<Kind> {
         F32 => Kind::CompareFloat(code),
         F64 => Kind::CompareDouble(code),
         _ if !ordered => return None,
+        U16 | B16 => Kind::CompareShort { relation, signed: false },
+        S16 => Kind::CompareShort { relation, signed: true },
         U32 | B32 => Kind::Compare { relation, signed: false, long: false },
         S32 => Kind::Compare { relation, signed: true, long: false },
         U64 | B64 => Kind::Compare { relation, signed: false, long: true },

@@ -33,8 +33,7 @@
 //!
 //! # Limits
 //!
-//! Code is not cached between processes. Regions have only accesses to words and longs, and no
-//! `.f16` arithmetic, no `.ftz` (except in `ex2`), no divergent backward branches (except at the
+//! Code is not cached between processes. Regions have no `.f16` arithmetic, no `.ftz` (except in `ex2`), no divergent backward branches (except at the
 //! end of a loop of one block), and no warp instructions; the interpreter executes these. There is
 //! no code for AVX-512.
 
@@ -58,7 +57,7 @@ use executable::Executable;
 pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
-    Access, Address, Block, Class, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,
+    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,
     Register, Target,
 };
 
@@ -134,6 +133,7 @@ pub fn is_available() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("popcnt")
     }
@@ -178,7 +178,7 @@ impl Code {
     }
 
     /// The groups that may be checked on entering, for all strips at once: the threads of each
-    /// strip access single words at an address that the region does not change.
+    /// strip access single words at an index that the region does not change.
     pub fn early(&self) -> &[Early] {
         &self.early
     }

@@ -65,7 +65,34 @@ impl Address {
     }
 }
 
-/// An access to memory: of one word or long, or of several that follow each other.
+/// An element of memory, and the register that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// A byte or two, in the lowest bits of a word. A load extends them.
+    Narrow {
+        /// One or two.
+        bytes: u8,
+        /// Whether a load extends them by their sign.
+        signed: bool,
+    },
+    /// Four bytes: a word.
+    Word,
+    /// Eight bytes: a long.
+    Long,
+}
+
+impl Element {
+    /// Its bytes.
+    pub fn bytes(self) -> i64 {
+        match self {
+            Element::Narrow { bytes, .. } => bytes.into(),
+            Element::Word => 4,
+            Element::Long => 8,
+        }
+    }
+}
+
+/// An access to memory: of one element, or of several that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The number by which the region's user knows it.
@@ -76,23 +103,18 @@ pub struct Access {
     pub address: Address,
     /// Added to the address.
     pub offset: i64,
-    /// The words or longs that are loaded or stored.
+    /// The registers that are loaded or stored.
     pub data: Vec<Reg>,
-    /// Whether they are longs.
-    pub long: bool,
+    /// What each of them has of memory.
+    pub element: Element,
     /// Whether it stores.
     pub store: bool,
 }
 
 impl Access {
-    /// The bytes of a word or long.
-    pub fn element(&self) -> i64 {
-        if self.long { 8 } else { 4 }
-    }
-
     /// The bytes that a thread accesses.
     pub fn bytes(&self) -> i64 {
-        self.element() * self.data.len() as i64
+        self.element.bytes() * self.data.len() as i64
     }
 }
 

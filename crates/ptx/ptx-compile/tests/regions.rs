@@ -9,7 +9,7 @@ use apex_random::Random;
 use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part, Rounding};
 use ptx_compile::{
-    Access, Address, Bases, Block, Class, Code, Context, Early, End, Frame, Guard, Instruction, LOOP,
+    Access, Address, Bases, Block, Class, Code, Context, Early, Element, End, Frame, Guard, Instruction, LOOP,
     LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Modifiers, Op};
@@ -150,7 +150,8 @@ fn wide_operation(r: &mut Random) -> Operation {
     let (d, a, b, c) = (word(r), word(r), word(r), word(r));
     let (ld, la, lb, lc, p) = (long(r), long(r), long(r), long(r), predicate(r));
     let convert = |to| Op::Convert { to, finite: false };
-    match r.below(20) {
+    match r.below(23) {
+        20..=22 => narrow_operation(r),
         0..=2 => {
             let op = r.choose(&[
                 Op::Add,
@@ -213,6 +214,35 @@ fn wide_operation(r: &mut Random) -> Operation {
     }
 }
 
+/// Integers of one and two bytes, and `.f16`.
+fn narrow_operation(r: &mut Random) -> Operation {
+    use ScalarType::{B16, F16, F32, S8, S16, U8, U16};
+    let (d, a, b) = (word(r), word(r), word(r));
+    let to_single = Op::Convert { to: F32, finite: false };
+    match r.below(6) {
+        0 => rounded(to_single, r.choose(&[S8, S16, U8, U16]), Rounding::Nearest, d, &[a]),
+        1 => compute(to_single, F16, d, &[a]),
+        2 => rounded(Op::Convert { to: F16, finite: false }, F32, Rounding::Nearest, d, &[a]),
+        3 => compare(r.choose(&RELATIONS), r.choose(&[S16, U16, B16]), predicate(r), [a, b]),
+        4 => compute(Op::Multiply(Part::Wide), r.choose(&[S16, U16]), d, &[a, b]),
+        _ => {
+            let op = r.choose(&[
+                Op::Add,
+                Op::Subtract,
+                Op::Multiply(Part::Low),
+                Op::Minimum,
+                Op::Maximum,
+                Op::And,
+                Op::Or,
+                Op::Xor,
+                Op::ShiftLeft,
+                Op::ShiftRight,
+            ]);
+            compute(op, r.choose(&[S16, U16, B16]), d, &[a, b])
+        }
+    }
+}
+
 const DIRECTIONS: [Rounding; 3] = [Rounding::Down, Rounding::Up, Rounding::Zero];
 
 fn guard(random: &mut Random) -> Option<Guard> {
@@ -238,7 +268,7 @@ fn access(random: &mut Random, site: u32) -> Access {
     };
     // Pairs are aligned where the index is even.
     let data = if data.len() == 2 && !matches!(address, Address::Long(_)) { vec![d] } else { data };
-    Access { site, key: u64::from(store), address, offset, data, long: false, store }
+    Access { site, key: u64::from(store), address, offset, data, element: Element::Word, store }
 }
 
 /// An access to longs: loads from the array, stores to the thread's own.
@@ -250,7 +280,24 @@ fn access_to_longs(random: &mut Random, site: u32) -> Access {
         }
         false => (Address::Long(POINTER), 8 * random.below(4) as i64),
     };
-    Access { site, key: u64::from(store), address, offset, data: vec![long(random)], long: true, store }
+    Access { site, key: u64::from(store), address, offset, data: vec![long(random)], element: Element::Long, store }
+}
+
+/// An access to bytes or to two at a time: loads from the array, stores to the thread's own.
+fn access_to_narrow(random: &mut Random, site: u32) -> Access {
+    let (store, bytes, signed) = (random.below(3) == 0, 1 + random.below(2) as u8, random.below(2) == 0);
+    let shift = bytes - 1;
+    let (address, offset) = match (store, random.below(3)) {
+        (true, _) => {
+            let address = Address::Indexed { index: THREAD, signed: false, shift };
+            (address, 4096 + i64::from(bytes) * (1024 + 64 * random.below(4) as i64))
+        }
+        (false, 0) => (Address::Long(POINTER), i64::from(bytes) * random.below(8) as i64),
+        (false, 1) => (Address::Word(BOUND), i64::from(bytes)),
+        _ => (Address::Indexed { index: INDEX, signed: true, shift }, i64::from(bytes) * random.below(8) as i64),
+    };
+    let element = Element::Narrow { bytes, signed };
+    Access { site, key: u64::from(store), address, offset, data: vec![word(random)], element, store }
 }
 
 fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) -> Vec<Instruction> {
@@ -258,7 +305,7 @@ fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) ->
     let one = |_| {
         if random.below(5) == 0 {
             *sites += 1;
-            let access = if random.below(3) == 0 { access_to_longs } else { access };
+            let access = random.choose(&[access_to_longs, access_to_narrow, access, access]);
             let guard = match lane_loop {
                 Some(mask) => Some(Guard { predicate: mask, negated: false }),
                 None => guard(random),
@@ -483,6 +530,85 @@ fn evaluate_wide(meaning: &Meaning, s: &[u64]) -> Option<u64> {
     }
 }
 
+/// What an operation of [`narrow_operation`] computes; `None` if it is another.
+fn evaluate_narrow(meaning: &Meaning, s: &[u64]) -> Option<u64> {
+    use ScalarType::{B16, F16, F32, S8, S16, U8, U16};
+    let small = |index: usize| match meaning.ty {
+        S8 => i32::from(s[index] as i8),
+        U8 => i32::from(s[index] as u8),
+        S16 => i32::from(s[index] as i16),
+        _ => i32::from(s[index] as u16),
+    };
+    let amount = || s[1] as u32;
+    match (meaning.op, meaning.ty) {
+        (Op::Convert { to: F32, .. }, F16) => return Some(canonical(of_half(s[0] as u16))),
+        (Op::Convert { to: F16, .. }, F32) => return Some(to_half(f32::from_bits(s[0] as u32)).into()),
+        (Op::Convert { to: F32, .. }, S8 | S16 | U8 | U16) => {
+            return Some((small(0) as f32).to_bits().into());
+        }
+        (Op::Convert { .. }, _) => return None,
+        (_, S16 | U16 | B16) => {}
+        _ => return None,
+    }
+    let result = match meaning.op {
+        Op::Compare { relation, .. } => return Some(relates(relation, small(0), small(1))),
+        Op::Multiply(Part::Wide) => return Some(u64::from(small(0).wrapping_mul(small(1)) as u32)),
+        Op::Add => small(0) + small(1),
+        Op::Subtract => small(0) - small(1),
+        Op::Multiply(_) => small(0).wrapping_mul(small(1)),
+        Op::Minimum => small(0).min(small(1)),
+        Op::Maximum => small(0).max(small(1)),
+        Op::And => small(0) & small(1),
+        Op::Or => small(0) | small(1),
+        Op::Xor => small(0) ^ small(1),
+        Op::ShiftLeft => small(0).checked_shl(amount()).unwrap_or(0),
+        Op::ShiftRight => small(0) >> amount().min(31),
+        _ => return None,
+    };
+    let signed = meaning.ty == S16;
+    Some(if signed { result as i16 as u32 } else { u32::from(result as u16) }.into())
+}
+
+/// The number of a half.
+fn of_half(bits: u16) -> f32 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        31 if fraction != 0.0 => f32::NAN,
+        31 => f32::INFINITY,
+        0 => fraction * 2f32.powi(-24),
+        _ => (1024.0 + fraction) * 2f32.powi(exponent - 25),
+    };
+    if bits >> 15 != 0 { -magnitude } else { magnitude }
+}
+
+/// The half next to a number: of those next to it, the even one.
+fn to_half(value: f32) -> u16 {
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    let sign = (value.to_bits() >> 16) as u16 & 0x8000;
+    let magnitude = value.abs();
+    // Half a unit of the last place beyond the greatest.
+    if magnitude >= 65520.0 {
+        return sign | 0x7c00;
+    }
+    let (mut below, mut above) = (0, 0x7c00);
+    while above - below > 1 {
+        let middle = (below + above) / 2;
+        *if of_half(middle) <= magnitude { &mut below } else { &mut above } = middle;
+    }
+    let middle = match above {
+        0x7c00 => 65520.0,
+        _ => (f64::from(of_half(below)) + f64::from(of_half(above))) / 2.0,
+    };
+    let up = match f64::from(magnitude).total_cmp(&middle) {
+        std::cmp::Ordering::Less => false,
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Equal => below % 2 != 0,
+    };
+    sign | if up { above } else { below }
+}
+
 fn canonical(value: f32) -> u64 {
     u64::from(if value.is_nan() { 0x7fff_ffff } else { value.to_bits() })
 }
@@ -509,7 +635,7 @@ fn evaluate(meaning: &Meaning, s: &[u64]) -> u64 {
     let f = |index: usize| f32::from_bits(s[index] as u32);
     let w = |index: usize| s[index] as u32;
     let negative = 0x8000_0000u32;
-    if let Some(value) = evaluate_wide(meaning, s) {
+    if let Some(value) = evaluate_narrow(meaning, s).or_else(|| evaluate_wide(meaning, s)) {
         return value;
     }
     match (meaning.op, meaning.ty) {
@@ -668,20 +794,18 @@ impl State {
                     Address::Indexed { index, shift, .. } => (self.get(index, thread) as usize) << shift,
                     other => self.get(other.register(), thread) as usize,
                 };
-                let at = (base + access.offset as usize) / 4;
+                let at = base + access.offset as usize;
+                let bytes = access.element.bytes() as usize;
                 for (element, &reg) in access.data.iter().enumerate() {
-                    let value = self.get(reg, thread);
-                    match (access.store, access.long) {
-                        (true, false) => self.own[at + element] = value as u32,
-                        (true, true) => {
-                            self.own[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+                    let place = at + element * bytes;
+                    match access.store {
+                        true => {
+                            let value = self.get(reg, thread).to_le_bytes();
+                            bytes_of(&mut self.own)[place..place + bytes].copy_from_slice(&value[..bytes]);
                         }
-                        (false, false) => {
-                            self.values[reg.0 as usize][thread] = self.array[at + element].into()
-                        }
-                        (false, true) => {
-                            let [low, high] = [self.array[at], self.array[at + 1]].map(u64::from);
-                            self.values[reg.0 as usize][thread] = low | high << 32;
+                        false => {
+                            let found = &bytes_of(&mut self.array)[place..place + bytes];
+                            self.values[reg.0 as usize][thread] = extended(access.element, found);
                         }
                     }
                 }
@@ -719,6 +843,24 @@ impl State {
     }
 }
 
+/// The bytes of words.
+fn bytes_of(words: &mut [u32]) -> &mut [u8] {
+    // SAFETY: they are as many bytes, and any are words.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 4 * words.len()) }
+}
+
+/// What a register holds of an element that has been loaded.
+fn extended(element: Element, bytes: &[u8]) -> u64 {
+    let number = bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    match element {
+        Element::Narrow { bytes, signed: true } => {
+            let unused = 32 - 8 * u32::from(bytes);
+            ((number as u32) << unused).cast_signed().wrapping_shr(unused).cast_unsigned().into()
+        }
+        _ => number,
+    }
+}
+
 /// What the helper works on.
 struct Host {
     accesses: Vec<Access>,
@@ -746,19 +888,24 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
             Address::Word(_) => word(lane) as usize,
             Address::Long(_) => context.address[lane] as usize - start as usize,
         };
-        let at = (bytes + access.offset as usize) / 4;
-        for part in 0..access.bytes() as usize / 4 {
-            assert!(at + part < words);
-            // The word of the data: a long's two follow each other, in two rows.
-            let place = match access.long {
-                true => &mut context.data[lane / 4][2 * (lane % 4) + part],
-                false => &mut context.data[part][lane],
-            };
+        let size = access.element.bytes() as usize;
+        for element in 0..access.data.len() {
+            let at = bytes + access.offset as usize + element * size;
+            assert!(at + size <= 4 * words);
             // SAFETY: inside the array.
-            unsafe {
-                match access.store {
-                    true => start.add(at + part).write(*place),
-                    false => *place = start.add(at + part).read(),
+            let memory = unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>().add(at), size) };
+            // A long's two words follow each other, in two rows.
+            let rows = bytes_of(context.data.as_flattened_mut());
+            let place = match access.element {
+                Element::Long => 8 * lane,
+                _ => 32 * element + 4 * lane,
+            };
+            match access.store {
+                true => memory.copy_from_slice(&rows[place..place + size]),
+                false => {
+                    let number = extended(access.element, memory).to_le_bytes();
+                    let size = size.max(4);
+                    rows[place..place + size].copy_from_slice(&number[..size]);
                 }
             }
         }

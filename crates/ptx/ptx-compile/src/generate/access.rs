@@ -12,7 +12,7 @@ use super::{A, B, C, GROUP, Generator, VECTOR, stack};
 use crate::assembler::{Gpr, If, Label, R8, RAX, RBP, RBX, RCX, RSP, Rm, op};
 use crate::context::{Bases, Window, at};
 use crate::liveness::Set;
-use crate::region::{Access, Address, Class, Guard, Mask, Reg};
+use crate::region::{Access, Address, Class, Element, Guard, Mask, Reg};
 
 /// Way in which the threads of a strip access memory.
 pub(super) struct Mode;
@@ -121,6 +121,9 @@ impl<'r> Generator<'r> {
     /// An access of consecutive words or longs, from `base` on.
     pub(super) fn consecutive(&mut self, access: &Access, slots: Slots, base: Gpr) {
         let (reg, distance) = (access.data[0], (access.offset - slots.least) as i32);
+        if let Element::Narrow { bytes, signed } = access.element {
+            return self.consecutive_narrow((bytes, signed), reg, access.store, (base, distance));
+        }
         for half in 0..self.halves(reg) {
             let place = Rm::Memory(base, distance + half as i32 * VECTOR);
             match access.store {
@@ -139,13 +142,21 @@ impl<'r> Generator<'r> {
 
     /// A load of the same in all threads, from `base` on.
     pub(super) fn load_same(&mut self, access: &Access, slots: Slots, base: Gpr) {
-        let vex = if access.long { op::BROADCASTSD } else { op::BROADCASTSS };
+        let vex = match access.element {
+            Element::Long => op::BROADCASTSD,
+            Element::Word => op::BROADCASTSS,
+            Element::Narrow { bytes: 1, .. } => op::PBROADCASTB,
+            Element::Narrow { .. } => op::PBROADCASTW,
+        };
         let distance = (access.offset - slots.least) as i32;
         for (element, &reg) in access.data.iter().enumerate() {
-            let place = Rm::Memory(base, distance + access.element() as i32 * element as i32);
+            let place = Rm::Memory(base, distance + access.element.bytes() as i32 * element as i32);
             for half in 0..self.halves(reg) {
                 let to = self.target(reg, half, None);
                 self.asm.two(vex, to, place);
+                if let Element::Narrow { bytes, signed } = access.element {
+                    self.extend_narrow((bytes, signed), to, to);
+                }
                 self.finish(reg, half, to, None);
             }
         }
@@ -177,7 +188,7 @@ impl<'r> Generator<'r> {
     fn find_mode(&mut self, access: &'r Access, slots: Slots) {
         let (differs, found, unknown) = (self.asm.label(), self.asm.label(), self.asm.label());
         let consecutive = access.data.len() == 1;
-        let step = consecutive.then(|| access.element() as u32);
+        let step = consecutive.then(|| access.element.bytes() as u32);
         match access.address {
             Address::Long(reg) => self.compare_longs(reg, step, differs),
             Address::Word(reg) => self.compare_words(reg, false, 0, step, differs),
@@ -334,12 +345,15 @@ impl<'r> Generator<'r> {
         self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
         self.asm.jump_if(If::NotZero, slow);
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = distance + access.element() as i32 * element as i32;
-            match (access.store, access.long) {
-                (true, false) => self.scatter(reg, slots, distance),
-                (true, true) => self.scatter_longs(reg, slots, distance),
-                (false, false) => self.gather(reg, slots, distance),
-                (false, true) => self.gather_longs(reg, slots, distance),
+            let distance = distance + access.element.bytes() as i32 * element as i32;
+            match (access.store, access.element) {
+                (store, Element::Narrow { bytes, signed }) => {
+                    self.scattered_narrow((bytes, signed), reg, store, (slots.addresses, distance), None);
+                }
+                (true, Element::Word) => self.scatter(reg, slots, distance),
+                (true, Element::Long) => self.scatter_longs(reg, slots, distance),
+                (false, Element::Word) => self.gather(reg, slots, distance),
+                (false, Element::Long) => self.gather_longs(reg, slots, distance),
             }
         }
         self.asm.jump(done);
@@ -376,10 +390,14 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, slow);
         }
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = (access.offset - slots.least) as i32 + access.element() as i32 * element as i32;
-            match access.store {
-                true => self.masked_scatter(reg, guard, slots, distance),
-                false => self.masked_gather(reg, guard, slots, distance),
+            let distance = (access.offset - slots.least) as i32 + access.element.bytes() as i32 * element as i32;
+            match (access.store, access.element) {
+                (store, Element::Narrow { bytes, signed }) => {
+                    let places = (slots.addresses, distance);
+                    self.scattered_narrow((bytes, signed), reg, store, places, Some(guard));
+                }
+                (true, _) => self.masked_scatter(reg, guard, slots, distance),
+                (false, _) => self.masked_gather(reg, guard, slots, distance),
             }
         }
         self.asm.jump(done);
@@ -502,7 +520,7 @@ impl<'r> Generator<'r> {
             let from = self.reg(address, half, A);
             self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RBX, at::ADDRESS + half as i32 * VECTOR));
         }
-        let rows = access.element() as usize / 4;
+        let rows = if access.element == Element::Long { 2 } else { 1 };
         let halves: Vec<(Reg, usize, Rm)> = (0..access.data.len() * rows)
             .map(|row| (access.data[row / rows], row % rows, Rm::Memory(RBX, at::DATA + row as i32 * VECTOR)))
             .collect();

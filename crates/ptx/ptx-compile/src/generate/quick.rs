@@ -146,7 +146,7 @@ impl<'r> Generator<'r> {
     /// Finds the base, which is left in `rax`; goes to `careful` if the threads do not access as
     /// expected, or may not.
     fn find_base(&mut self, access: &Access, way: Way, slots: Slots, careful: Label) {
-        let step = (way == Way::Consecutive).then(|| access.element() as u32);
+        let step = (way == Way::Consecutive).then(|| access.element.bytes() as u32);
         match access.address {
             Address::Long(reg) => self.compare_longs(reg, step, careful),
             Address::Word(reg) => self.compare_words(reg, false, 0, step, careful),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ptx::ScalarType;
 use ptx_compile::{
-    Access, Address, Block, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register, Target,
+    Access, Address, Block, Element, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register, Target,
     supports,
 };
 use ptx_lower::Meaning;
@@ -151,6 +151,16 @@ fn target(step: &Step) -> Option<usize> {
     }
 }
 
+/// The element that an access of a type has for each register.
+fn element(ty: ScalarType) -> Option<Element> {
+    Some(match ty.bytes() {
+        bytes @ (1 | 2) => Element::Narrow { bytes: bytes as u8, signed: ty.is_signed() },
+        4 => Element::Word,
+        8 => Element::Long,
+        _ => return None,
+    })
+}
+
 /// Uses and definitions of a step.
 fn registers(step: &mut Step) -> (Vec<Reg>, Vec<Reg>) {
     let (mut uses, mut definitions) = (Vec::new(), Vec::new());
@@ -221,10 +231,10 @@ impl Finder<'_> {
             }
             (Op::Access { args, .. }, Lowered::Moves(ty)) => {
                 let data: Vec<Reg> = args.data.iter().copied().take_while(|reg| reg.is_some()).collect();
-                let (class, most) = match ty.bytes() {
-                    4 => (Class::Word, 4),
-                    8 => (Class::Long, 2),
-                    _ => return false,
+                let (class, most) = match element(*ty) {
+                    Some(Element::Long) => (Class::Long, 2),
+                    Some(_) => (Class::Word, 4),
+                    None => return false,
                 };
                 matches!(data.len(), 1 | 2 | 4)
                     && data.len() <= most
@@ -619,9 +629,10 @@ impl<'f, 's> Builder<'f, 's> {
                     let operation = Operation::Compute { meaning: *meaning, d, sources };
                     open.instructions.push(Instruction { guard, operation });
                 }
-                (Op::Access { args, .. }, _) => {
+                (Op::Access { args, .. }, Lowered::Moves(ty)) => {
                     let guard = self.acting(&mut open, guard.or(stays), None);
-                    let operation = Operation::Access(self.access(at, args, &waiting));
+                    let element = element(*ty).unwrap_or(Element::Word);
+                    let operation = Operation::Access(self.access(at, args, element, &waiting));
                     open.instructions.push(Instruction { guard, operation });
                 }
                 _ => {}
@@ -769,7 +780,7 @@ impl<'f, 's> Builder<'f, 's> {
         Some(LaneLoop { mask, laps, index })
     }
 
-    fn access(&mut self, at: usize, args: &AccessArgs, waiting: &[usize]) -> Access {
+    fn access(&mut self, at: usize, args: &AccessArgs, element: Element, waiting: &[usize]) -> Access {
         let (address, base) = match args.indexed {
             Some(Indexed { base, index, signed, shift }) => {
                 (Address::Indexed { index: self.reg(index), signed, shift }, base.0)
@@ -777,15 +788,14 @@ impl<'f, 's> Builder<'f, 's> {
             None if args.narrow => (Address::Word(self.reg(args.address)), 0),
             None => (Address::Long(self.reg(args.address)), 0),
         };
-        let long = self.finder.class(args.data[0]) == Class::Long;
         let data =
             args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
         let waiting = waiting.iter().map(|&step| step as u32).collect();
-        self.sites.push(Site { step: at as u32, waiting });
+        self.sites.push(Site { step: at as u32, element, waiting });
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
         let store = args.kind == AccessKind::Store;
-        Access { site, key, address, offset: args.offset, data, long, store }
+        Access { site, key, address, offset: args.offset, data, element, store }
     }
 
     fn finish(mut self, uniform: Vec<(Class, Reg)>) -> NativeRegion {

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use apex_conventions::variables::CPU_ENGINE;
 use ptx::ScalarType;
-use ptx_compile::{Code, Operation, Region, Register, Target};
+use ptx_compile::{Code, Element, Operation, Region, Register, Target};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
@@ -200,6 +200,7 @@ pub(crate) struct Counted {
 pub(crate) struct Site {
     /// Its step.
     pub(crate) step: u32,
+    pub(crate) element: Element,
     /// In a block that some threads may have gone past, or a loop that they may have left: the
     /// steps at which they may wait. At the last one are all that are nowhere else.
     pub(crate) waiting: Vec<u32>,

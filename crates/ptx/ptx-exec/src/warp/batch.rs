@@ -3,7 +3,8 @@
 //! Finding a step, calling its handler, checking an address: a batch pays for them once for all of
 //! its warps, and the CPU has arithmetic at hand that does not depend on each other's results.
 //! Warps set out together where the kernel begins and where a barrier has let them go. They stay
-//! together while they agree: a branch has to be taken by all threads or by none, warp instructions
+//! together while they agree: a branch has to be taken by all threads or by none (or skip a few steps
+//! that only compute and access memory, which the batch executes for the others), warp instructions
 //! have to find all their lanes, a barrier must have nobody else to wait for. Of anything else the
 //! batch keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
 //!
@@ -24,7 +25,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
 use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
-use crate::operands::{Guard, Reg};
+use crate::operands::{AccessKind, Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
 use crate::registers::pattern::Pattern;
@@ -35,6 +36,9 @@ use crate::warp::{Surroundings, Warp, exchange};
 
 /// Most warps of a batch: more would save hardly anything.
 const MOST: usize = 8;
+
+/// Most steps that some threads skip while the others execute them in the batch.
+const SKIPPED: u32 = 16;
 
 /// Bytes of registers that a batch works on: not much more than what the first-level cache holds.
 const CACHE: u32 = 48 << 10;
@@ -189,6 +193,9 @@ impl Batch<'_, '_, '_, '_, '_> {
         match (self.agreement(*guard), op) {
             (Agreement::None, _) => self.count(0),
             (Agreement::All, Op::Jump { target }) => return self.jump(*target),
+            (Agreement::Some, Op::Jump { target }) if self.is_skip(*target) => {
+                return self.skip(*guard, *target);
+            }
             (Agreement::All, Op::Return | Op::Exit) if self.outermost => return self.exit(),
             (Agreement::All, Op::Barrier { kind: BarrierKind::Sync, barrier, threads: Reg::NONE, .. })
                 if self.opens(*barrier) =>
@@ -300,6 +307,87 @@ impl Batch<'_, '_, '_, '_, '_> {
         if backward && self.fuel.burn() { self.rest() } else { ControlFlow::Continue(()) }
     }
 
+    /// Whether a jump from here skips a few steps that only compute and access memory.
+    fn is_skip(&self, target: u32) -> bool {
+        let first = self.pc + 1;
+        let is_plain = |step: &Step| match &step.op {
+            Op::Lanes { .. } => true,
+            Op::Access { args, .. } => {
+                !args.synchronises && matches!(args.kind, AccessKind::Load | AccessKind::Store)
+            }
+            _ => false,
+        };
+        (first..=first + SKIPPED).contains(&target)
+            && self.code.steps[first as usize..target as usize].iter().all(is_plain)
+    }
+
+    /// Executes the steps up to the target of a branch that some threads take, for the others.
+    #[inline(never)]
+    fn skip(&mut self, guard: Guard, target: u32) -> ControlFlow<Parting> {
+        self.flush_prologue();
+        self.hold_back(guard);
+        let mut here = [0; MOST];
+        for (here, lanes) in here.iter_mut().zip(&*self.lanes) {
+            let taken = lanes.mask;
+            *here = lanes.live & !taken;
+            self.around.counts.branches += u64::from(taken != 0);
+            self.around.counts.divergent_branches += u64::from(taken != 0 && *here != 0);
+        }
+        self.count(self.active());
+        self.pc += 1;
+        while self.pc < target {
+            let Step { guard, op, .. } = &self.code.steps[self.pc as usize];
+            self.hold_back(*guard);
+            for (here, lanes) in here.iter().zip(self.lanes.iter_mut()) {
+                lanes.mask &= here;
+                lanes.full = lanes.mask == lanes.live;
+            }
+            if let Err(done) = self.execute_plain(op) {
+                return self.part_inside(&here, done, target);
+            }
+            self.around.counts.warp_instructions += here.iter().filter(|here| **here != 0).count() as u64;
+            self.around.counts.thread_instructions += self.active();
+            self.pc += 1;
+        }
+        self.hold_back(Guard::Always);
+        ControlFlow::Continue(())
+    }
+
+    /// Executes a step that computes or accesses memory in the lanes that act; the index of the warp
+    /// that was refused it.
+    fn execute_plain(&mut self, op: &Op) -> Result<(), usize> {
+        let warps = &*self.lanes;
+        // SAFETY: as for straight steps.
+        unsafe {
+            match op {
+                Op::Lanes { run, args, .. } => run(warps, args),
+                Op::Access { run, regular, args } => {
+                    self.around.spaces.forget_patterns();
+                    let done = access(*run, *regular, args, warps, self.around);
+                    done.map_err(|(warp, _)| warp)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the warps at this step, with the threads that are `here`; the first `done` have
+    /// executed it. The other threads wait at the target of the branch.
+    #[cold]
+    fn part_inside(&mut self, here: &[u32], done: usize, target: u32) -> ControlFlow<Parting> {
+        let parting = self.part(done);
+        for (warp, (&here, lanes)) in self.warps.iter_mut().zip(here.iter().zip(&*self.lanes)) {
+            let at = warp.whole().map_or(target, |whole| whole.pc);
+            match (here, lanes.live & !here) {
+                (0, _) => warp.move_whole(target),
+                (_, 0) => {}
+                (here, others) => warp.divide(&[(here, at, false), (others, target, false)]),
+            }
+        }
+        parting
+    }
+
     fn exit(&mut self) -> ControlFlow<Parting> {
         self.count(self.threads);
         self.around.spaces.found = None;
@@ -322,19 +410,10 @@ impl Batch<'_, '_, '_, '_, '_> {
     /// Executes a step that is not straight in the lanes that act.
     #[inline(never)]
     fn execute(&mut self, op: &Op) -> ControlFlow<Parting> {
-        let warps = &*self.lanes;
         // SAFETY: as for straight steps.
         let refused = unsafe {
             match op {
-                Op::Lanes { run, args, .. } => {
-                    run(warps, args);
-                    Ok(())
-                }
-                Op::Access { run, regular, args } => {
-                    self.around.spaces.forget_patterns();
-                    let done = access(*run, *regular, args, warps, self.around);
-                    done.map_err(|(warp, _)| warp)
-                }
+                Op::Lanes { .. } | Op::Access { .. } => self.execute_plain(op),
                 Op::Image(step) => self.in_turn(|lanes, spaces| step.run(lanes, spaces)),
                 Op::Warp { op, members, args } if self.meet(|l| exchange::needed(l, *op, *members)) => self
                     .in_turn(|lanes, _| {

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use ptx_compile::{
-    Bases, Code, Context, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
+    Bases, Code, Context, Element, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
 };
 
 use crate::code::Op;
@@ -104,8 +104,9 @@ pub(crate) unsafe fn enter(
     })
 }
 
-/// Finds the addresses that are known on entering, for all strips. The index of a deferred prologue
-/// is put into its register only if somebody has to read it there.
+/// Finds the addresses that are known on entering, for all strips: those of elements whose index is
+/// that of a deferred prologue. Of others the code finds out as fast. The index is put into its
+/// register only if somebody has to read it there.
 ///
 /// # Safety
 /// As for [`enter`].
@@ -117,18 +118,26 @@ unsafe fn find_bases(
     bases: &mut Vec<Bases>,
 ) {
     let steps = &around.launch.code(around.launch.kernel_function).steps;
+    let index = around.spaces.found.as_ref().map(|found| found.index);
     bases.resize(code.early().len(), [0; WARPS * STRIPS]);
     let mut known = true;
     for (early, bases) in code.early().iter().zip(bases) {
         let group = &code.groups()[early.group];
-        let Op::Access { args, .. } = &steps[region.sites[early.access].step as usize].op else { continue };
-        let offsets = (group.least, group.most);
-        // SAFETY: the frames have the registers of the address.
-        let regular = unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) };
+        let regular = match &steps[region.sites[early.access].step as usize].op {
+            Op::Access { args, .. } if index.is_some() && args.indexed.map(|of| of.index) == index => {
+                let offsets = (group.least, group.most);
+                // SAFETY: the frames have the registers of the address.
+                unsafe { around.spaces.regular_alone(warps, args, offsets, group.bytes, group.store) }
+            }
+            _ => None,
+        };
         let consecutive = regular.filter(|regular| regular.step == group.bytes);
         let Some(Regular { first, between, .. }) = consecutive else {
             known = false;
-            *bases = [0; WARPS * STRIPS];
+            // The first is known if any is.
+            if bases[0] != 0 {
+                *bases = [0; WARPS * STRIPS];
+            }
             continue;
         };
         let mut moved = 0u64;
@@ -137,7 +146,6 @@ unsafe fn find_bases(
             moved = moved.wrapping_add(between);
         }
     }
-    let index = around.spaces.found.as_ref().map(|found| found.index);
     if index.is_some_and(|index| !known || code.reads_word(index.0)) {
         // SAFETY: the caller's promise.
         unsafe { around.write_index(warps) };
@@ -310,6 +318,40 @@ unsafe fn transfer<T: Copy>(address: u64, element: usize, value: &mut T, store: 
     }
 }
 
+/// Loads or stores what a lane accesses of an element, which stands in the context's data.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_element(
+    kind: Element,
+    address: u64,
+    (element, lane): (usize, usize),
+    context: &mut Context,
+    store: bool,
+) {
+    // SAFETY: the caller's promise. Longs take two rows of the data.
+    unsafe {
+        if kind == Element::Long {
+            let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
+            return transfer(address, element, &mut (*data)[lane], store);
+        }
+        let word = &mut context.data[element][lane];
+        match kind {
+            Element::Narrow { bytes: 1, signed } => {
+                let mut byte = *word as u8;
+                transfer(address, element, &mut byte, store);
+                *word = if signed { byte as i8 as u32 } else { byte.into() };
+            }
+            Element::Narrow { signed, .. } => {
+                let mut half = *word as u16;
+                transfer(address, element, &mut half, store);
+                *word = if signed { half as i16 as u32 } else { half.into() };
+            }
+            _ => transfer(address, element, word, store),
+        }
+    }
+}
+
 impl Caller<'_, '_> {
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
@@ -318,10 +360,9 @@ impl Caller<'_, '_> {
     /// The context is that of the code, which has put address and words there.
     unsafe fn access(&mut self, context: &mut Context, site: usize, mask: u32) -> Option<()> {
         let code = self.launch.code(self.launch.kernel_function);
-        let Op::Access { args, .. } = &code.steps[self.region.sites[site].step as usize].op else {
-            return None;
-        };
-        let group = self.code.groups()[self.code.group_of()[site]];
+        let (number, site) = (site, &self.region.sites[site]);
+        let Op::Access { args, .. } = &code.steps[site.step as usize].op else { return None };
+        let group = self.code.groups()[self.code.group_of()[number]];
         let store = args.kind == AccessKind::Store;
         // SAFETY: the frame has the registers of the address.
         let (addresses, bias) = unsafe { self.addresses(args, context) };
@@ -331,20 +372,12 @@ impl Caller<'_, '_> {
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
         for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {
-            // SAFETY: the access has been allowed, aligned to its size, which is that of its longs
-            // or words.
-            unsafe {
-                match group.bytes as usize / elements {
-                    8 => {
-                        let data = context.data.as_mut_ptr().cast::<[u64; STRIP]>().add(element);
-                        transfer(addresses[lane], element, &mut (*data)[lane], store);
-                    }
-                    _ => transfer(addresses[lane], element, &mut context.data[element][lane], store),
-                }
-            }
+            // SAFETY: the access has been allowed, aligned to its size, which is that of its
+            // elements.
+            unsafe { transfer_element(site.element, addresses[lane], (element, lane), context, store) };
         }
         if let Some(lane) = lanes().next() {
-            self.widen(args, addresses[lane], bias, &group, site);
+            self.widen(args, addresses[lane], bias, &group, number);
         }
         Some(())
     }

@@ -8,7 +8,7 @@ use apex_random::Random;
 pub const ELEMENTS: u32 = 4096;
 
 /// Words that each thread writes at its end.
-pub const RESULTS: u32 = 24;
+pub const RESULTS: u32 = 26;
 
 /// A kernel that is being written.
 pub struct Kernel {
@@ -37,11 +37,14 @@ impl Kernel {
             writeln!(results, "st.global.u64 [%rd2+{}], %rl{index};", 64 + 8 * index).unwrap();
             writeln!(results, "st.global.f64 [%rd2+{}], %fd{index};", 80 + 8 * index).unwrap();
         }
+        for index in 0..4 {
+            writeln!(results, "st.global.u16 [%rd2+{}], %h{index};", 96 + 2 * index).unwrap();
+        }
         let source = format!(
             ".version 7.0\n.target sm_80\n.address_size 64\n
              .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
                  .reg .pred %p<8>; .reg .b32 %r<10>; .reg .b32 %t<10>; .reg .b32 %n<8>; .reg .f32 %f<10>;
-                 .reg .b64 %rd<12>; .reg .b64 %rl<6>; .reg .f64 %fd<4>;
+                 .reg .b64 %rd<12>; .reg .b64 %rl<6>; .reg .f64 %fd<4>; .reg .b16 %h<4>;
                  .shared .align 16 .b8 memory[{shared}];
                  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %t9, [n];
                  mov.u32 %t1, %tid.x; mov.u32 %t2, %ctaid.x; mov.u32 %t3, %ntid.x;
@@ -59,6 +62,7 @@ impl Kernel {
                  ld.global.f64 %fd0, [%rd10]; cvt.f64.f32 %fd1, %f1; cvt.rn.f64.s32 %fd2, %r1; mov.f64 %fd3, %fd0;
                  setp.lt.u32 %p0, %t1, 20; setp.gt.f32 %p1, %f0, %f1; setp.ne.s32 %p2, %r0, %r1;
                  setp.eq.u32 %p3, %r6, 3;
+                 cvt.u16.u32 %h0, %r0; cvt.u16.u32 %h1, %r1; cvt.rn.f16.f32 %h2, %f0; mov.u16 %h3, 3;
                  st.shared.u32 [%t6], %r0;
                  {body}
                  {results}
@@ -90,7 +94,11 @@ impl Kernel {
     }
 
     fn part(&mut self) {
-        match self.below(15) {
+        match self.below(17) {
+            15 | 16 => {
+                let count = 1 + self.below(6);
+                (0..count).for_each(|_| self.narrow());
+            }
             0..=5 => {
                 let count = 1 + self.below(8);
                 (0..count).for_each(|_| self.compute());
@@ -365,6 +373,72 @@ impl Kernel {
                 }
             }
             _ => self.add(format_args!("{guard}ld.global.u32 %r{d}, [%rd4+{offset}];")),
+        }
+    }
+
+    /// Integers of one and two bytes, and halves.
+    fn narrow(&mut self) {
+        let guard = self.guard();
+        let [d, a, b] = [4, 4, 4].map(|end| self.below(end));
+        let r = self.below(8);
+        match self.below(14) {
+            0 | 1 => {
+                let ty = self.random.choose(&["u8", "s8", "u16", "s16", "b16"]);
+                let place = self.random.choose(&["rd4", "rd10", "rd1"]);
+                let offset = 2 * self.below(100);
+                self.add(format_args!("{guard}ld.global.{ty} %h{d}, [%{place}+{offset}];"));
+            }
+            2 | 3 => {
+                let (ty, bytes) = self.random.choose(&[("u8", 1), ("s8", 1), ("u16", 2), ("s16", 2)]);
+                let index = match self.below(2) {
+                    0 => "mov.u32 %n1, %t0;".to_owned(),
+                    _ => format!("and.b32 %n1, %r{r}, 1023;"),
+                };
+                self.add(format_args!("{index} mul.wide.u32 %rd7, %n1, {bytes}; add.s64 %rd7, %rd1, %rd7;"));
+                match self.below(2) {
+                    0 => self.add(format_args!("{guard}ld.global.{ty} %h{d}, [%rd7+{bytes}];")),
+                    _ => self.add(format_args!("{guard}ld.global.{ty} %r{r}, [%rd7];")),
+                }
+            }
+            4 => {
+                let ty = self.random.choose(&["u8", "u16", "b16"]);
+                let at = 2 * self.below(2 * u64::from(RESULTS));
+                self.add(format_args!("{guard}st.global.{ty} [%rd2+{at}], %h{d};"));
+            }
+            5 | 6 => {
+                let op = self.random.choose(&[
+                    "add.s16", "add.u16", "sub.s16", "mul.lo.s16", "mul.lo.u16", "min.s16", "max.u16",
+                    "min.u16", "and.b16", "or.b16", "xor.b16",
+                ]);
+                self.add(format_args!("{guard}{op} %h{d}, %h{a}, %h{b};"));
+            }
+            7 => {
+                let op = self.random.choose(&["shl.b16", "shr.u16", "shr.s16"]);
+                self.add(format_args!("{guard}{op} %h{d}, %h{a}, %r{r};"));
+            }
+            8 => {
+                let ty = self.random.choose(&["s8", "u8", "s16", "u16"]);
+                self.add(format_args!("{guard}cvt.rn.f32.{ty} %f{r}, %h{a};"));
+            }
+            9 => self.add(format_args!("{guard}cvt.f32.f16 %f{r}, %h{a};")),
+            10 => self.add(format_args!("{guard}cvt.rn.f16.f32 %h{d}, %f{r};")),
+            11 => {
+                let (relation, ty) = (
+                    self.random.choose(&["eq", "ne", "lt", "le", "gt", "ge"]),
+                    self.random.choose(&["s16", "u16"]),
+                );
+                self.add(format_args!("setp.{relation}.{ty} %p{d}, %h{a}, %h{b};"));
+                self.add(format_args!("selp.b16 %h{d}, %h{a}, %h{b}, %p{d};"));
+            }
+            12 => {
+                let ty = self.random.choose(&["s16", "u16"]);
+                self.add(format_args!("{guard}mul.wide.{ty} %r{r}, %h{a}, %h{b};"));
+            }
+            _ => {
+                let both = self.random.choose(&[("u32.u16", "r", "h"), ("s32.s8", "r", "h"), ("u16.u32", "h", "r")]);
+                let (kind, to, from) = both;
+                self.add(format_args!("{guard}cvt.{kind} %{to}{d}, %{from}{a};"));
+            }
         }
     }
 
