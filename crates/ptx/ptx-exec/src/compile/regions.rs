@@ -791,7 +791,9 @@ impl<'f, 's> Builder<'f, 's> {
         let data =
             args.data.iter().copied().take_while(|reg| reg.is_some()).map(|reg| self.reg(reg)).collect();
         let waiting = waiting.iter().map(|&step| step as u32).collect();
-        self.sites.push(Site { step: at as u32, element, waiting });
+        let index = self.finder.deferred.as_ref().and_then(|deferred| deferred.registers.first());
+        let is_at_index = index.is_some() && args.indexed.as_ref().map(|of| &of.index) == index;
+        self.sites.push(Site { step: at as u32, element, is_at_index, waiting });
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
         let store = args.kind == AccessKind::Store;

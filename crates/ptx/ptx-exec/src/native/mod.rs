@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use apex_conventions::variables::CPU_ENGINE;
 use ptx::ScalarType;
-use ptx_compile::{Code, Element, Operation, Region, Register, Target};
+use ptx_compile::{Code, Element, Operation, Region, Register, Target, WARPS};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
@@ -136,7 +136,7 @@ impl Native {
             chosen.for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
             at
         };
-        let at = [table(&|region| region.worth), table(&|_| true)];
+        let at = [table(&|region| region.is_worth_it(WARPS)), table(&|_| true)];
         for region in &regions {
             outside[region.start as usize..][..region.steps()].fill(None);
         }
@@ -201,6 +201,8 @@ pub(crate) struct Site {
     /// Its step.
     pub(crate) step: u32,
     pub(crate) element: Element,
+    /// Whether its address is that of an element at the index of a deferred prologue.
+    pub(crate) is_at_index: bool,
     /// In a block that some threads may have gone past, or a loop that they may have left: the
     /// steps at which they may wait. At the last one are all that are nowhere else.
     pub(crate) waiting: Vec<u32>,
@@ -219,8 +221,8 @@ pub(crate) struct NativeRegion {
     pub(crate) uniform: Vec<(Class, Reg)>,
     /// Whether it reads something of a deferred prologue beside the index.
     pub(crate) reads_prologue: bool,
-    /// Whether machine code saves more than it costs to enter it.
-    worth: bool,
+    /// What machine code saves, for each warp; `None` if it has a loop.
+    saved: Option<usize>,
     entered: AtomicU32,
     code: OnceLock<Option<Code>>,
 }
@@ -236,8 +238,8 @@ impl NativeRegion {
         reads_prologue: bool,
     ) -> NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
-        let worth = is_worth_it(&region);
-        NativeRegion { worth, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+        let saved = saved(&region, &sites);
+        NativeRegion { saved, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
     }
 
     /// The number of its steps.
@@ -245,11 +247,17 @@ impl NativeRegion {
         self.blocks.iter().map(|block| block.steps as usize).sum()
     }
 
-    /// Whether there is code, or it is worth to be made now.
-    pub(crate) fn is_ready(&self, engine: Engine) -> bool {
-        let auto = engine != Engine::Compiled;
-        let often = || !auto || self.worth && self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
-        self.code.get().map_or_else(often, Option::is_some)
+    /// Whether some warps are to enter it together: there is code, or it is worth to be made now.
+    pub(crate) fn is_ready(&self, engine: Engine, warps: usize) -> bool {
+        let forced = engine == Engine::Compiled;
+        let often = || forced || self.entered.fetch_add(1, Ordering::Relaxed) >= OFTEN;
+        (forced || self.is_worth_it(warps)) && self.code.get().map_or_else(often, Option::is_some)
+    }
+
+    /// Whether machine code saves some warps more than it costs to enter it. The weights are from
+    /// measurements.
+    fn is_worth_it(&self, warps: usize) -> bool {
+        self.saved.is_none_or(|saved| saved * warps > 96 + 14 * warps)
     }
 
     /// The code, which is made if it is not there yet. `starts_same` guesses for a register whether
@@ -259,9 +267,9 @@ impl NativeRegion {
     }
 }
 
-/// Whether machine code saves more than it costs to enter it and to check its accesses, which the
-/// interpreter does once for all warps of a batch. The weights are from measurements.
-fn is_worth_it(region: &Region) -> bool {
+/// What machine code of a region saves for each warp, of what the interpreter needs to execute its
+/// steps and to find the addresses that it does not know beforehand; `None` if it has a loop.
+fn saved(region: &Region, sites: &[Site]) -> Option<usize> {
     let Region { blocks, .. } = region;
     let has_loop = blocks.iter().enumerate().any(|(at, block)| {
         block.end.targets().iter().any(|to| matches!(to, Target::Block(to) if *to as usize <= at))
@@ -269,15 +277,17 @@ fn is_worth_it(region: &Region) -> bool {
     let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
     let (mut saved, mut addresses) = (0, BTreeSet::new());
     for operation in operations {
-        saved += match operation {
-            Operation::Compute { .. } => 4,
+        match operation {
+            Operation::Compute { .. } => saved += 4,
             Operation::Access(access) => {
-                addresses.insert((access.address.register(), access.key));
-                3
+                saved += 3;
+                if !sites[access.site as usize].is_at_index {
+                    addresses.insert((access.address.register(), access.key));
+                }
             }
-        };
+        }
     }
-    has_loop || saved > 28 + 9 * addresses.len()
+    (!has_loop).then_some(saved + 4 * addresses.len())
 }
 
 impl Clone for NativeRegion {

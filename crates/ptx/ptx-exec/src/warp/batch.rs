@@ -236,7 +236,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         let engine = self.around.launch.engine;
         let code = self.code;
         let region = code.native.region(index);
-        if !self.outermost || !region.is_ready(engine) {
+        if !self.outermost || !region.is_ready(engine, self.lanes.len()) {
             return None;
         }
         if region.reads_prologue {

@@ -251,7 +251,7 @@ impl Warp {
         let (function, outermost) = (path.function, path.is_outermost());
         let region = around.launch.code(function).native.region(index);
         let alone = self.paths.len() == 1 && path.mask == u32::MAX && outermost;
-        if !alone || !region.is_ready(engine) {
+        if !alone || !region.is_ready(engine, 1) {
             return None;
         }
         (lanes.mask, lanes.full) = (u32::MAX, true);
