@@ -3,9 +3,9 @@
 //! The code executes the region for each strip of each warp, one after the other. Registers: `rbx`
 //! has the [`Context`](crate::Context), `rbp` the windows, `r12`, `r13` and `r14` the strip's words,
 //! longs and predicates in the frame, `r15` the backward jumps that are left, `r8` the strip's
-//! addresses that are known on entering, `r9` to `r11` bases that [`quick`] keeps. Vector registers from
-//! [`REGISTERS`](crate::liveness::REGISTERS) on are for the generator; the others hold what
-//! [`allocate`](crate::liveness::allocate) gave them.
+//! addresses that are known on entering, `r9` to `r11` the bases that [`quick`] versions keep.
+//! Vector registers from [`REGISTERS`](crate::liveness::REGISTERS) on are for the generator; the
+//! others hold what [`allocate`](crate::liveness::allocate) gave them.
 
 mod access;
 mod compute;
@@ -22,7 +22,9 @@ use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
-use crate::region::{Block, Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Register, Target};
+use crate::region::{
+    Block, Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Register, Target,
+};
 use crate::same::same_registers;
 use quick::{Kept, Version, quick_blocks};
 
@@ -360,7 +362,10 @@ impl<'r> Generator<'r> {
             self.count(index);
         }
         if let Some(mask) = &block.mask {
-            self.count_lanes(Guard { predicate: mask.here, negated: false }, self.region.blocks.len() + index);
+            self.count_lanes(
+                Guard { predicate: mask.here, negated: false },
+                self.region.blocks.len() + index,
+            );
         }
         self.version = if self.quick[index] { Version::Quick } else { Version::Only };
         self.kept = Kept::default();

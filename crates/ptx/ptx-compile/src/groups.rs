@@ -30,7 +30,8 @@ pub(crate) struct Groups {
 impl Groups {
     /// Groups whose threads probably access the same are checked when they do.
     pub(crate) fn of(region: &Region, same: &Set) -> Groups {
-        let mut groups = Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new(), members: Vec::new() };
+        let mut groups =
+            Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new(), members: Vec::new() };
         let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
         let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
         for block in &region.blocks {

@@ -133,7 +133,10 @@ impl Kind {
     pub(crate) fn makes_nans(self) -> bool {
         use Kind::*;
         matches!(self, Float(_) | Fma | FmaDirected(_) | Round(_) | SquareRoot | Reciprocal | Extremum { .. })
-            || matches!(self, ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow | HalfToSingle)
+            || matches!(
+                self,
+                ReciprocalRoot | PowerOfTwo { .. } | DivideApproximately | Narrow | HalfToSingle
+            )
     }
 }
 

@@ -33,9 +33,9 @@
 //!
 //! # Limits
 //!
-//! Code is not cached between processes. Regions have no `.f16` arithmetic, no `.ftz` (except in `ex2`), no divergent backward branches (except at the
-//! end of a loop of one block), and no warp instructions; the interpreter executes these. There is
-//! no code for AVX-512.
+//! Code is not cached between processes. Regions have no `.f16` arithmetic, no `.ftz` (except in
+//! `ex2`), no divergent backward branches (except at the end of a loop of one block), and no warp
+//! instructions; the interpreter executes these. There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -57,8 +57,8 @@ use executable::Executable;
 pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
-    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg, Region,
-    Register, Target,
+    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg,
+    Region, Register, Target,
 };
 
 /// The machine code of a region.

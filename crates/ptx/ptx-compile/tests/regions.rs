@@ -9,8 +9,8 @@ use apex_random::Random;
 use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part, Rounding};
 use ptx_compile::{
-    Access, Address, Bases, Block, Class, Code, Context, Early, Element, End, Frame, Guard, Instruction, LOOP,
-    LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
+    Access, Address, Bases, Block, Class, Code, Context, Early, Element, End, Frame, Guard, Instruction,
+    LOOP, LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Modifiers, Op};
 
@@ -280,7 +280,15 @@ fn access_to_longs(random: &mut Random, site: u32) -> Access {
         }
         false => (Address::Long(POINTER), 8 * random.below(4) as i64),
     };
-    Access { site, key: u64::from(store), address, offset, data: vec![long(random)], element: Element::Long, store }
+    Access {
+        site,
+        key: u64::from(store),
+        address,
+        offset,
+        data: vec![long(random)],
+        element: Element::Long,
+        store,
+    }
 }
 
 /// An access to bytes or to two at a time: loads from the array, stores to the thread's own.
@@ -294,7 +302,10 @@ fn access_to_narrow(random: &mut Random, site: u32) -> Access {
         }
         (false, 0) => (Address::Long(POINTER), i64::from(bytes) * random.below(8) as i64),
         (false, 1) => (Address::Word(BOUND), i64::from(bytes)),
-        _ => (Address::Indexed { index: INDEX, signed: true, shift }, i64::from(bytes) * random.below(8) as i64),
+        _ => (
+            Address::Indexed { index: INDEX, signed: true, shift },
+            i64::from(bytes) * random.below(8) as i64,
+        ),
     };
     let element = Element::Narrow { bytes, signed };
     Access { site, key: u64::from(store), address, offset, data: vec![word(random)], element, store }

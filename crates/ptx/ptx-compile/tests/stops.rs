@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use ptx::ScalarType;
 use ptx::instruction::Comparison;
 use ptx_compile::{
-    Access, Address, Block, Class, Code, Context, Element, End, Frame, Guard, Instruction, LOOP, LaneLoop, Mask,
-    Operation, Outcome, Reg, Region, Register, STRIPS, Stop, Target, Window,
+    Access, Address, Block, Class, Code, Context, Element, End, Frame, Guard, Instruction, LOOP, LaneLoop,
+    Mask, Operation, Outcome, Reg, Region, Register, STRIPS, Stop, Target, Window,
 };
 use ptx_lower::{Meaning, Op};
 
@@ -29,7 +29,15 @@ unsafe extern "sysv64" fn refuse(_: *mut Context, site: u32, _: u32) -> u32 {
 
 fn load(guard: Option<Guard>) -> Instruction {
     let address = Address::Word(INDEX);
-    let access = Access { site: 3, key: 0, address, offset: 0, data: vec![DATA], element: Element::Word, store: false };
+    let access = Access {
+        site: 3,
+        key: 0,
+        address,
+        offset: 0,
+        data: vec![DATA],
+        element: Element::Word,
+        store: false,
+    };
     Instruction { guard, operation: Operation::Access(access) }
 }
 

@@ -215,7 +215,14 @@ impl<'r> Generator<'r> {
 
     /// The first thread's word in `rax`, extended and shifted; goes to `differs` unless the others
     /// follow it at distances of so many bytes, if that is asked. `B` has the differences then.
-    pub(super) fn compare_words(&mut self, word: Reg, signed: bool, shift: u8, step: Option<u32>, differs: Label) {
+    pub(super) fn compare_words(
+        &mut self,
+        word: Reg,
+        signed: bool,
+        shift: u8,
+        step: Option<u32>,
+        differs: Label,
+    ) {
         let words = self.reg(word, 0, A);
         self.asm.scalar(op::MOVD, words, Rm::Ymm(RAX.0), None);
         self.asm.two(op::PBROADCASTD, B, Rm::Ymm(words));
@@ -390,7 +397,8 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, slow);
         }
         for (element, &reg) in access.data.iter().enumerate() {
-            let distance = (access.offset - slots.least) as i32 + access.element.bytes() as i32 * element as i32;
+            let distance =
+                (access.offset - slots.least) as i32 + access.element.bytes() as i32 * element as i32;
             match (access.store, access.element) {
                 (store, Element::Narrow { bytes, signed }) => {
                     let places = (slots.addresses, distance);

@@ -1,7 +1,7 @@
 //! Code for what is narrower than a word: bytes, and words' lower halves.
 //!
-//! Registers have them in the lowest bits of words; what is above is theirs to overwrite, but readers
-//! extend what they read by themselves.
+//! Registers have them in the lowest bits of words. Whatever is above, readers extend what they
+//! read by themselves.
 
 use ptx::instruction::Comparison;
 
@@ -21,14 +21,16 @@ impl Generator<'_> {
         self.asm.vector(if signed { op::PSRAVD } else { op::PSRLVD }, to, to, unused);
     }
 
-    /// Puts the lowest bytes of eight words side by side, into the lowest bytes of `A`. Overwrites `B`.
+    /// Puts the lowest bytes of eight words side by side, into the lowest bytes of `A`. Overwrites
+    /// `B`.
     pub(super) fn pack(&mut self, bytes: u8, from: u8) {
         let kept = 4 * usize::from(bytes);
         let byte = |half: usize, at: usize| match at.checked_sub(half * kept) {
             Some(at) if at < kept => (at / usize::from(bytes) * 4 + at % usize::from(bytes)) as u8,
             _ => 0x80,
         };
-        let word = |index: usize| u32::from_le_bytes(std::array::from_fn(|at| byte(index / 4, index % 4 * 4 + at)));
+        let word =
+            |index: usize| u32::from_le_bytes(std::array::from_fn(|at| byte(index / 4, index % 4 * 4 + at)));
         let places = self.asm.constant(std::array::from_fn(word));
         self.asm.vector(op::PSHUFB, A, from, places);
         self.asm.with_byte(op::EXTRACTI128, A, 0, Rm::Ymm(B), 1);
@@ -63,7 +65,8 @@ impl Generator<'_> {
         self.finish(reg, 0, to, None);
     }
 
-    /// An access thread by thread, in those of the guard, at addresses on the stack plus a distance.
+    /// An access thread by thread, in those of the guard, at addresses on the stack plus a
+    /// distance.
     pub(super) fn scattered_narrow(
         &mut self,
         (bytes, signed): Narrow,

@@ -3,9 +3,9 @@
 //! A block with several accesses at one address, and a loop that threads leave one by one, are
 //! generated twice. The *quick* version is for strips whose threads are all in the block and access
 //! memory as expected: its loops need no masks, and only the first access of a group is checked.
-//! Where something else is found, the code goes on at the same access of the *careful* version, which
-//! finds out everything itself; registers are at the same places, and a [`Slots`] has what earlier
-//! accesses have found. The careful version leads back to quick ones.
+//! Where something else is found, the code goes on at the same access of the *careful* version,
+//! which finds out everything itself; registers are at the same places, and a [`Slots`] has what
+//! earlier accesses have found. The careful version leads back to quick ones.
 
 use super::access::{Mode, Slots};
 use super::{B, C, Generator};
@@ -108,8 +108,8 @@ impl<'r> Generator<'r> {
         })
     }
 
-    /// The register that has the base of a group at its first access. If the threads do not access as
-    /// expected, the careful version takes over.
+    /// The register that has the base of a group at its first access. If the threads do not access
+    /// as expected, the careful version takes over.
     fn first_base(&mut self, access: &'r Access, way: Way, (group, slots): (usize, Slots)) -> Gpr {
         let careful = self.asm.label();
         self.resume[self.accesses] = Some(careful);

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ptx::ScalarType;
 use ptx_compile::{
-    Access, Address, Block, Element, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register, Target,
-    supports,
+    Access, Address, Block, Element, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register,
+    Target, supports,
 };
 use ptx_lower::Meaning;
 

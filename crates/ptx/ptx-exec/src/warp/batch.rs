@@ -3,10 +3,11 @@
 //! Finding a step, calling its handler, checking an address: a batch pays for them once for all of
 //! its warps, and the CPU has arithmetic at hand that does not depend on each other's results.
 //! Warps set out together where the kernel begins and where a barrier has let them go. They stay
-//! together while they agree: a branch has to be taken by all threads or by none (or skip a few steps
-//! that only compute and access memory, which the batch executes for the others), warp instructions
-//! have to find all their lanes, a barrier must have nobody else to wait for. Of anything else the
-//! batch keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
+//! together while they agree: a branch has to be taken by all threads or by none (or skip a few
+//! steps that only compute and access memory, which the batch executes for the others), warp
+//! instructions have to find all their lanes, a barrier must have nobody else to wait for. Of
+//! anything else the batch keeps off: it *parts*, and each warp goes on alone from the very step
+//! ([`crate::warp`]).
 //!
 //! Invariants:
 //!
@@ -353,8 +354,8 @@ impl Batch<'_, '_, '_, '_, '_> {
         ControlFlow::Continue(())
     }
 
-    /// Executes a step that computes or accesses memory in the lanes that act; the index of the warp
-    /// that was refused it.
+    /// Executes a step that computes or accesses memory in the lanes that act; the index of the
+    /// warp that was refused it.
     fn execute_plain(&mut self, op: &Op) -> Result<(), usize> {
         let warps = &*self.lanes;
         // SAFETY: as for straight steps.

@@ -407,8 +407,17 @@ impl Kernel {
             }
             5 | 6 => {
                 let op = self.random.choose(&[
-                    "add.s16", "add.u16", "sub.s16", "mul.lo.s16", "mul.lo.u16", "min.s16", "max.u16",
-                    "min.u16", "and.b16", "or.b16", "xor.b16",
+                    "add.s16",
+                    "add.u16",
+                    "sub.s16",
+                    "mul.lo.s16",
+                    "mul.lo.u16",
+                    "min.s16",
+                    "max.u16",
+                    "min.u16",
+                    "and.b16",
+                    "or.b16",
+                    "xor.b16",
                 ]);
                 self.add(format_args!("{guard}{op} %h{d}, %h{a}, %h{b};"));
             }
@@ -435,7 +444,8 @@ impl Kernel {
                 self.add(format_args!("{guard}mul.wide.{ty} %r{r}, %h{a}, %h{b};"));
             }
             _ => {
-                let both = self.random.choose(&[("u32.u16", "r", "h"), ("s32.s8", "r", "h"), ("u16.u32", "h", "r")]);
+                let both =
+                    self.random.choose(&[("u32.u16", "r", "h"), ("s32.s8", "r", "h"), ("u16.u32", "h", "r")]);
                 let (kind, to, from) = both;
                 self.add(format_args!("{guard}cvt.{kind} %{to}{d}, %{from}{a};"));
             }

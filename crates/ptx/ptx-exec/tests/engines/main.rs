@@ -293,6 +293,10 @@ fn touch(way: &str, store: bool) -> String {
     let access = match (way, store) {
         ("quads", false) => "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd3];",
         ("quads", true) => "st.global.v4.f32 [%rd3], {%f1, %f2, %f3, %f4};",
+        ("halves", false) => "ld.global.u16 %r6, [%rd3]; cvt.rn.f32.u32 %f2, %r6;",
+        ("halves", true) => "cvt.u16.u32 %h1, %r4; st.global.u16 [%rd3], %h1;",
+        ("bytes", false) => "ld.global.s8 %r6, [%rd3]; cvt.rn.f32.s32 %f2, %r6;",
+        ("bytes", true) => "st.global.u8 [%rd3], %r4; st.global.u8 [%rd3+1], %r2;",
         (_, false) => "ld.global.f32 %f2, [%rd3]; ld.global.f32 %f3, [%rd3+4];",
         (_, true) => "st.global.f32 [%rd3], %f1; st.global.f32 [%rd3+4], %f4;",
     };
@@ -302,14 +306,21 @@ fn touch(way: &str, store: bool) -> String {
         "same" => "mov.u32 %r5, %r2;",
         _ => "mov.u32 %r5, %r4;",
     };
+    let size = if way == "bytes" {
+        1
+    } else if way == "halves" {
+        2
+    } else {
+        4
+    };
     format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n
          .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
-             .reg .f32 %f<8>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+             .reg .f32 %f<8>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .b16 %h<2>;
              ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
              mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
              mad.lo.u32 %r4, %r2, %r3, %r1; {element}
-             mul.wide.u32 %rd4, %r5, 4; add.s64 %rd3, %rd1, %rd4;
+             mul.wide.u32 %rd4, %r5, {size}; add.s64 %rd3, %rd1, %rd4;
              mul.wide.u32 %rd5, %r4, 4; add.s64 %rd6, %rd2, %rd5;
              mov.f32 %f1, 0f3F800000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, 0f40000000;
              {access}
@@ -325,17 +336,23 @@ fn touch(way: &str, store: bool) -> String {
 fn the_end_of_an_allocation_is_found_to_the_word() {
     const THREADS: u32 = 64;
     let bytes = u64::from(GRID * THREADS) * 4;
-    for (way, store) in
-        ["in order", "scattered", "quads", "same"].map(|way| [(way, false), (way, true)]).concat()
+    for (way, store) in ["in order", "scattered", "quads", "same", "halves", "bytes"]
+        .map(|way| [(way, false), (way, true)])
+        .concat()
     {
+        // Of these an allocation may end anywhere.
+        let odd = u64::from(matches!(way, "halves" | "bytes"));
         let source = touch(way, store);
-        for words in (1..4).chain(60..76).chain(120..136).chain(188..200).chain(760..772) {
+        for words in
+            (1..4).chain(44..52).chain(60..76).chain(92..100).chain(120..136).chain(188..200).chain(760..772)
+        {
             let outcome = |engine| {
                 let device = Device::default();
-                let places = [device.allocate(4 * words, true), device.allocate(bytes, true)];
+                let length = 4 * words - odd;
+                let places = [device.allocate(length, true), device.allocate(bytes, true)];
                 let linked = device.load(&source).with_engine(engine);
                 let kernel = linked.program().kernel("k").unwrap();
-                let zone = (places[0] + 4 * words) as *mut u8;
+                let zone = (places[0] + length) as *mut u8;
                 // SAFETY: the device's allocations are longer than what it allows kernels.
                 unsafe { zone.write_bytes(0xa5, 64) };
                 let values = places.map(|place| place.to_le_bytes().to_vec());
