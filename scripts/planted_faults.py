@@ -152,10 +152,10 @@ FAULTS = [
         "",
     ),
     (
-        "quick versions: a loop goes on without masks where some threads have left",
-        "generate.rs",
-        "self.asm.jump_if(If::NotZero, some);",
-        "self.asm.jump_if(If::Zero, some);",
+        "quick versions: the careful one lets threads act that have left the loop",
+        "generate/quick.rs",
+        "self.version != Version::Quick || !stays(guard)",
+        "!stays(guard)",
     ),
     (
         "quick versions: the careful one does not learn what has been found",
