@@ -152,12 +152,6 @@ FAULTS = [
         "",
     ),
     (
-        "quick versions: the careful one lets threads act that have left the loop",
-        "generate/quick.rs",
-        "self.version != Version::Quick || !stays(guard)",
-        "!stays(guard)",
-    ),
-    (
         "quick versions: the careful one does not learn what has been found",
         "generate/quick.rs",
         "self.asm.store_number(RSP, slots.mode, mode);",

@@ -753,7 +753,10 @@ impl State {
         let limit = random.below(4);
         values[LIMIT.0 as usize].fill(limit);
         let choice = random.below(5);
+        // The strips alike, or one after the other in another way.
+        let turns = random.below(3) == 0;
         for thread in 0..THREADS {
+            let choice = if turns { (choice + thread as u64 / 8) % 5 } else { choice };
             let shape = |choice: u64, random: &mut Random| match choice {
                 0 => thread as u64 + 4,
                 1 => 17,
