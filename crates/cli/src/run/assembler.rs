@@ -6,8 +6,8 @@
 //! target suits the GPU needs no change: a ptxas that reads its version assembles it. The newest
 //! ptxas of the installed toolkits and Python packages is used.
 //!
-//! Invariants: each child process has a time limit, at which its process group ends, and machine code
-//! has a size limit. What the user names by `APEX_PTXAS` and does not work is never silent.
+//! Invariants: each child process has a time limit, at which its process group ends, and machine
+//! code has a size limit. What the user names by `APEX_PTXAS` and does not work is never silent.
 
 use apex_conventions::variables::PTXAS;
 use ptx::forms::{Suffix, Target, Version};
@@ -217,7 +217,7 @@ fn run(command: &mut Command, patience: Duration) -> io::Result<Option<String>> 
 /// Ends a child, which leads a group, and those that it has started.
 fn end_group(child: &Child) {
     let Ok(group) = i32::try_from(child.id()) else { return };
-    // SAFETY: the call takes any numbers. Nobody has waited for the child, so the number is its own.
+    // SAFETY: the call takes any number. Nobody has waited for the child, so the number is its own.
     unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 

@@ -1,5 +1,5 @@
-//! Lowers all PTX of a folder for some GPUs: `lower FROM TO CAPABILITY...`, such as `lower ptx out 80
-//! 90`.
+//! Lowers all PTX of a folder for some GPUs: `lower FROM TO CAPABILITY...`, such as `lower ptx out
+//! 80 90`.
 //!
 //! Writes `NAME.sm_80.ptx` into TO for what had to be changed, and a line for each file and GPU to
 //! standard output: the name, the capability, what became of it, and the rows that were used or the

@@ -75,8 +75,8 @@ entries! {
     }
 }
 
-/// A tensor of elements of a type and a number of dimensions, of which it has at least some; what it
-/// has along them is to be filled in.
+/// A tensor of elements of a type and a number of dimensions, of which it has at least some; what
+/// it has along them is to be filled in.
 fn tensor(
     data_type: CUtensorMapDataType,
     (rank, least): (cuuint32_t, usize),
@@ -121,8 +121,8 @@ unsafe fn placed(
     Ok(map)
 }
 
-/// A corner of the pixels. Its numbers have 16 bits in all, shared by the inner dimensions (of three
-/// each has five).
+/// A corner of the pixels. Its numbers have 16 bits in all, shared by the inner dimensions (of
+/// three each has five).
 fn corner(given: &[i32]) -> Result<[i16; MAX_INNER]> {
     let bits = [16, 8, 5][given.len() - 1];
     let range = -(1 << (bits - 1))..=(1 << (bits - 1)) - 1;

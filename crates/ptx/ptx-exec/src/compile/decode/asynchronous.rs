@@ -17,8 +17,8 @@ use crate::memory::{bulk, mbarrier, tensor};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::shapes::{binary, compare, select, unary};
 
-/// Decodes `cp`, `mbarrier`, `st.async`, `red.async`, `st.bulk` and `clusterlaunchcontrol`. `None` if
-/// the instruction is none of these.
+/// Decodes `cp`, `mbarrier`, `st.async`, `red.async`, `st.bulk` and `clusterlaunchcontrol`. `None`
+/// if the instruction is none of these.
 pub(crate) fn decode(
     compiler: &mut FunctionCompiler,
     line: &Line,
