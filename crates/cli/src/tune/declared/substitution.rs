@@ -183,7 +183,11 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let said = |command: &[&str]| check(&space(), &on(command)).unwrap_err().to_string();
-        assert!(said(&["./a", "{blocks}"]).contains("did you mean `block`"), "{}", said(&["./a", "{blocks}"]));
+        assert!(
+            said(&["./a", "{blocks}"]).contains("did you mean `block`"),
+            "{}",
+            said(&["./a", "{blocks}"])
+        );
         assert!(said(&["sh", "-c", "./a {type}"]).contains("a shell may interpret"));
         assert!(said(&["sh", "-c", "./a {defines}"]).contains("a shell may interpret"));
         check(&space(), &on(&["./a", "{type}", "{block}", "{print}"])).unwrap();
