@@ -105,13 +105,13 @@ pub struct Args {
 
 /// Runs `apex tune`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let path = args.output.clone().unwrap_or_else(|| name::of_profile(&args.command));
+    let path = || args.output.clone().unwrap_or_else(|| name::of_profile(&args.command));
     let done = if args.declared.is_given() {
         declared::execute(&args.declared, &args.command, args.output.as_deref(), args.json, color)
     } else if args.verify {
-        verify::execute(args, &path)
+        verify::execute(args, &path())
     } else {
-        search(args, &path, color)
+        search(args, &path(), color)
     };
     let remark = match done {
         Ok(code) => return Ok(code),

@@ -232,7 +232,7 @@ impl Runner<'_> {
         let best = ask.best.map_or(String::new(), |best| format!(", best {}", units::time(best * 1e6)));
         if self.shows_line {
             let _ = write!(io::stderr(), "\r\x1b[Kapex: {what}{best}");
-        } else if !self.is_quiet && self.runs.is_multiple_of(100) {
+        } else if !self.is_quiet && self.runs > 0 && self.runs.is_multiple_of(100) {
             output::remark(format!("{what}{best}"));
         }
     }
