@@ -34,9 +34,9 @@ const OF_ONE_COMMAND: [(&str, &str); 23] = [
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 12] = [
-    "after", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "socket", "untag", "user",
-    "verify",
+const WITHOUT: [&str; 13] = [
+    "after", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "segments", "socket", "untag",
+    "user", "verify",
 ];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.

@@ -88,7 +88,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Attach(attach::Args),
     Import(import::Args),
     Tune(tune::Args),
