@@ -24,8 +24,7 @@ const DAY_NS: u64 = 86_400_000_000_000;
   apex hub export jobs > jobs.ndjson
   apex hub export uses --days 7 --csv > uses.csv
   apex hub export --segments /srv/apex/segments
-                                         jobs, days and kernels as Parquet; what is there stays, and the files of
-                                         days of which something still came are replaced
+                                         all tables as Parquet, a file of each day
   duckdb -c \"SELECT owner, sum(energy_mj) / 3.6e9 AS kwh FROM '/srv/apex/segments/jobs/*.parquet' GROUP BY owner\"
   duckdb -c \"SELECT owner, sum(host_code_us) FROM read_json('jobs.ndjson') GROUP BY owner\"
 
