@@ -35,7 +35,7 @@ class Choice(unittest.TestCase):
         self.assertEqual(self.attention(128, True, 100_000), "ours")
         self.assertIn("slower near length 512", self.attention(64, True, 512))
         # Between a slower row and a faster one.
-        self.assertIn("slower near length 1500", self.attention(64, True, 1500))
+        self.assertIn("slower near length 700", self.attention(64, True, 700))
         self.assertIn("no measurement of length 511", self.attention(128, True, 511))
         self.assertIn("any length", self.attention(96, True, 2048))
         # Forward it is slower, and both passes together are faster.

@@ -31,6 +31,8 @@ import hopper_tables
 
 BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/kernels/binaries"
 TILES = {64: (192, 128), 128: (128, 128), 256: (128, 80)}  # queries, keys
+QUERY_STAGES = {64: 2, 128: 2, 256: 1}
+WARPGROUP_QUERIES = 64
 VARIANT = pathlib.Path(os.environ["VARIANT"]) if "VARIANT" in os.environ else None
 MOST_SHARED = 227 * 1024
 LENGTHS = [int(length) for length in os.environ.get("LENGTHS", "512,1024,2048,4096,8192,16384").split(",")]
@@ -107,13 +109,12 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None, folder
     stride = lambda x: (x.stride(0), x.stride(2), x.stride(1))
     problem = Problem(*stride(q), *stride(k), batch, heads, key_heads, queries, keys, dim, *window, tiles, group, scale,
                       scale * math.log2(math.e))
-    # Warpgroups of the variants have a copy of 64 queries each.
-    maps = [tensor_map(q, rows if folder == BINARIES else 64), tensor_map(k, block), tensor_map(v, block)]
+    maps = [tensor_map(q, WARPGROUP_QUERIES), tensor_map(k, block), tensor_map(v, block)]
     pointers = [ct.c_void_p(x.data_ptr()) for x in (q, k, v, output, sums, counters)]
     addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem]]
     arguments = (ct.c_void_p * len(addresses))(*addresses)
     function = kernel("bf16" if q.dtype == torch.bfloat16 else "f16", dim, mask, folder)
-    shared = 1024 + 2 * dim * (rows + 4 * block) + 256 if folder == BINARIES else MOST_SHARED
+    shared = 1024 + 2 * dim * (QUERY_STAGES[dim] * rows + 4 * block) + 256 if folder == BINARIES else MOST_SHARED
     check(driver.cuFuncSetAttribute(function, 8, shared))
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     grid, threads = min(multiprocessors, tiles * heads * batch), 128 * (rows // 64 + 1)

@@ -1,6 +1,6 @@
 """Tables of what attention*.py and moe*.py measured.
 
-    scripts/gpu/hopper_tables.py attention|unfused|variants|decode|moe|moe-backward FILE
+    scripts/gpu/hopper_tables.py attention|short|unfused|variants|decode|moe|moe-backward FILE
 
 The pages show them, and a test compares (xtask/tests/figures.rs). It needs no GPU and no PyTorch.
 """
@@ -37,15 +37,25 @@ def mask(row):
 
 
 def attention(rows):
-    cells = []
+    cells, names = [], [name for name in (*PEERS, "ours") if name in rows[0]]
     for row in rows:
         best, theirs, ours = against_best(row)
-        speed = [marked(f"{row['operations'] / median(row[name]['us']) / 1e6:.0f}", row[name]) for name in (*PEERS, "ours")]
+        speed = [marked(f"{row['operations'] / median(row[name]['us']) / 1e6:.0f}", row[name]) for name in names]
         cells.append([row["dim"], row["length"], mask(row), *speed, best, shown_ratio(theirs, ours), f"{spread(ours):.0%}",
                       f"{spread(theirs):.0%}"])
-    header = ["head dimension", "length", "mask", *PEERS, "ours", "fastest peer", "its time / ours [95%]", "spread of ours",
-              "of the peer"]
-    return table(header, cells) + hosts(rows, (*PEERS, "ours")) + "\n" + tally(against_best(row)[1:] for row in rows) + "\n"
+    header = ["head dimension", "length", "mask", *names, "fastest peer", "its time / ours [95%]", "spread of ours", "of the peer"]
+    return table(header, cells) + hosts(rows, names) + "\n" + tally(against_best(row)[1:] for row in rows) + "\n"
+
+
+def short(rows):
+    """Every kernel that was measured beside cuDNN, where the checked-in ones were behind before or are."""
+    names = list(dict.fromkeys(name for row in rows for name, its in row.items() if isinstance(its, dict) and name != "cuDNN"))
+    cells = []
+    for row in rows:
+        if row["length"] <= 2048:
+            ratios = [f"{ratio_interval(row['cuDNN']['us'], row[name]['us'])[0]:.2f}" if name in row else "–" for name in names]
+            cells.append([row["dim"], row["length"], mask(row), *ratios])
+    return table(["head dimension", "length", "mask", *names], cells)
 
 
 def unfused(rows):
@@ -148,6 +158,7 @@ def moe_backward(results):
 
 TABLES = {
     "attention": lambda results: attention(results["times"]),
+    "short": lambda results: short(results["times"]),
     "unfused": lambda results: unfused(results["times"]),
     "variants": lambda results: variants(results["times"]),
     "decode": lambda results: decode(results["times"]),

@@ -29,7 +29,7 @@ def attention():
     """By head dimension and mask: length, µs forward, of the fastest peer, µs backward, of the fastest peer."""
     backward = {key(row): row for row in read_results(DATA / "attention/backward.json.xz")["times"]}
     rows = {}
-    for row in read_results(DATA / "attention/attention.json.xz")["times"]:
+    for row in read_results(DATA / "attention/forward.json.xz")["times"]:
         times = [value for one in (row, backward[key(row)]) for value in pair(one)]
         rows.setdefault((row["dim"], row["causal"]), []).append((row["length"], *times))
     return rows
@@ -41,7 +41,7 @@ def key(row):
 
 def pair(row):
     """The median of ours, and of the fastest peer."""
-    times = {name: row[name]["us"] for name in (*PEERS, "ours")}
+    times = {name: row[name]["us"] for name in (*PEERS, "ours") if name in row}
     return round(median(times["ours"]), 1), round(median(times[fastest(times, PEERS)]), 1)
 
 

@@ -9,14 +9,19 @@
 // exponential units 16), so both must run at once. Three things see to that:
 // - Inside a warpgroup, the products Q K^T of this block and P V of the block before run while its weights are computed.
 // - Between warpgroups, named barriers make them take turns at issuing products ("ping-pong"), so that one computes
-//   exponentials while another multiplies.
+//   exponentials while another multiplies. With 128 elements they fall into step without that.
 // - One further warp, the producer, does nothing but ask the copy engine for tiles ahead of time; the registers that its
 //   warpgroup does not need go to the others.
 //
 // Blocks are persistent: one for each multiprocessor, which takes tiles from a counter until there are none. While the
-// consumers finish a tile, the producer already loads the next. Where queries see unequal numbers of keys, long tiles come
-// first, so that all blocks end at about the same time; tiles of `head_group` heads are interleaved, so that blocks that
-// run at the same time read the same K and V from the L2 cache.
+// consumers finish a tile, the producer already loads the next: each warpgroup's part of Q has barriers of its own, so that it
+// does not wait for the others', and Q has two stages where shared memory has room. Where queries see unequal numbers of
+// keys, long tiles come first, so that all blocks end at about the same time; tiles of `head_group` heads are interleaved, so
+// that blocks that run at the same time read the same K and V from the L2 cache.
+//
+// Of a causal mask, tiles end with the last query, so that the first may begin before query 0: no block of keys is walked for
+// rows that are not there. A warpgroup lets those blocks go that none of its rows sees, and of the last block that it sees it
+// computes no exponentials for the second half if that is hidden. All of this leaves the bits of results as they are.
 //
 // Invariants:
 // - Producer and consumers walk through the same tiles and the same blocks of keys: barrier phases are counted, not told.
@@ -29,7 +34,7 @@
 namespace attention {
 using namespace hopper;
 
-template <typename T_, int D_, Mask MASK_, int WARPGROUPS_, int N_, int STAGES_>
+template <typename T_, int D_, Mask MASK_, int WARPGROUPS_, int N_, int Q_STAGES_>
 struct Config {
   using T = T_;
   static constexpr Mask MASK = MASK_;
@@ -37,7 +42,8 @@ struct Config {
   static constexpr int WARPGROUPS = WARPGROUPS_;  // consumers, of 64 queries each
   static constexpr int M = 64 * WARPGROUPS;
   static constexpr int N = N_;
-  static constexpr int STAGES = STAGES_;  // blocks of K, and of V, in shared memory
+  static constexpr int STAGES = 2;            // blocks of K, and of V, in shared memory
+  static constexpr int Q_STAGES = Q_STAGES_;  // tiles of Q in shared memory
   static constexpr int THREADS = 128 * (WARPGROUPS + 1);
   // A thread starts with LAUNCH_REGISTERS; then the warpgroups share out exactly what the block was given. (`setmaxnreg`
   // waits for registers of its own block: asking for more in total would wait forever.)
@@ -45,13 +51,15 @@ struct Config {
   static constexpr int PRODUCER_REGISTERS = WARPGROUPS == 3 ? 32 : 40;
   static constexpr int CONSUMER_REGISTERS = WARPGROUPS == 3 ? 160 : 232;
   static_assert(PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS <= (WARPGROUPS + 1) * LAUNCH_REGISTERS);
-  static constexpr int Q_BYTES = M * D * 2, BLOCK_BYTES = N * D * 2;
+  static constexpr int Q_BYTES = 64 * D * 2, BLOCK_BYTES = N * D * 2;  // of a warpgroup's queries, of a block
   // Keep an old maximum as long as weights relative to it stay below 2^8: the output is rescaled less often. It pays where
   // the output has many registers.
   static constexpr bool KEEP_MAXIMUM = D == 256;
+  // Warpgroups take turns at issuing products, where that pays.
+  static constexpr bool PING_PONG = D != 128;
 };
 
-// Chosen by measurement: docs/results/attention-h200.md has what else was tried. The host knows M, N and STAGES too
+// Chosen by measurement: docs/results/attention-h200.md has what else was tried. The host knows M, N and both STAGES too
 // (src/attention/hopper.rs).
 template <typename T, int D, Mask MASK>
 struct Chosen;
@@ -60,18 +68,22 @@ struct Chosen<T, 64, MASK> : Config<T, 64, MASK, 3, 128, 2> {};
 template <typename T, Mask MASK>
 struct Chosen<T, 128, MASK> : Config<T, 128, MASK, 2, 128, 2> {};
 template <typename T, Mask MASK>
-struct Chosen<T, 256, MASK> : Config<T, 256, MASK, 2, 80, 2> {};
+struct Chosen<T, 256, MASK> : Config<T, 256, MASK, 2, 80, 1> {};
 
 // Where things are in shared memory: Q, then the stages of K and of V, then barriers.
 template <class C>
 struct Shared {
   uint32_t q, k, v, barriers;
   __device__ __forceinline__ explicit Shared(uint32_t start)
-      : q(start), k(q + C::Q_BYTES), v(k + C::STAGES * C::BLOCK_BYTES), barriers(v + C::STAGES * C::BLOCK_BYTES) {}
+      : q(start),
+        k(q + C::Q_STAGES * C::WARPGROUPS * C::Q_BYTES),
+        v(k + C::STAGES * C::BLOCK_BYTES),
+        barriers(v + C::STAGES * C::BLOCK_BYTES) {}
   // Of each pair of barriers the first completes when something has come, the second when it is no longer needed.
-  __device__ __forceinline__ uint32_t q_full() const { return barriers; }
-  __device__ __forceinline__ uint32_t q_empty() const { return barriers + 8; }
-  __device__ __forceinline__ uint32_t k_full(int stage) const { return barriers + 16 + 8 * stage; }
+  // Each warpgroup has its own part of Q, `part` of WARPGROUPS * Q_STAGES.
+  __device__ __forceinline__ uint32_t q_full(int part) const { return barriers + 16 * part; }
+  __device__ __forceinline__ uint32_t q_empty(int part) const { return q_full(part) + 8; }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return q_full(C::WARPGROUPS * C::Q_STAGES) + 8 * stage; }
   __device__ __forceinline__ uint32_t k_empty(int stage) const { return k_full(stage) + 8 * C::STAGES; }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 16 * C::STAGES; }
   __device__ __forceinline__ uint32_t v_empty(int stage) const { return k_full(stage) + 24 * C::STAGES; }
@@ -80,8 +92,10 @@ struct Shared {
   // One thread initialises them all. What has come is told by one thread, what is done by one thread of each warp.
   __device__ __forceinline__ void init() const {
     constexpr int READERS = 4 * C::WARPGROUPS;
-    barrier_init(q_full(), 1);
-    barrier_init(q_empty(), READERS);
+    for (int i = 0; i < C::WARPGROUPS * C::Q_STAGES; ++i) {
+      barrier_init(q_full(i), 1);
+      barrier_init(q_empty(i), 4);
+    }
     for (int i = 0; i < C::STAGES; ++i) {
       barrier_init(k_full(i), 1);
       barrier_init(k_empty(i), READERS);
@@ -108,7 +122,7 @@ __device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
   int q = within / heads;
   int head = group * p.head_group + (within - q * heads);
   if (C::MASK == CAUSAL) q = p.query_tiles - 1 - q;  // longest first
-  t.row = q * C::M;
+  t.row = C::MASK == CAUSAL ? p.queries - (p.query_tiles - q) * C::M : q * C::M;
   t.batch = head / p.heads;
   t.head = head - t.batch * p.heads;
   int begin, end, unused;
@@ -127,7 +141,7 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
   constexpr int S = C::STAGES;
   Queue queue{shared.tiles()};
   uint32_t blocks = 0;  // blocks of keys so far, of all tiles: decides stage and parity
-  uint32_t q_parity = 1;
+  uint32_t q_stage = 0, q_parity = 1;
   for (int index = blockIdx.x, next; index < tiles; index = next) {
     queue.put(index);
     next = gridDim.x + atomicAdd(counters, 1u);
@@ -141,13 +155,17 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
       barrier_expect(full, C::BLOCK_BYTES);
       tma_load(to + stage * C::BLOCK_BYTES, &map, full, 0, n * C::N, 0, key_head, t.batch);
     };
-    barrier_wait(shared.q_empty(), q_parity);
-    q_parity ^= 1;
-    barrier_expect(shared.q_full(), C::Q_BYTES);
-    tma_load(shared.q, &q_map, shared.q_full(), 0, t.row, 0, t.head, t.batch);
     // V of a block is needed after K of the next.
     int n = t.last - 1;
     load(k_map, shared.k, shared.k_full(0), blocks, n);
+#pragma unroll 1
+    for (int i = 0; i < C::WARPGROUPS; ++i) {
+      uint32_t part = q_stage * C::WARPGROUPS + i;
+      barrier_wait(shared.q_empty(part), q_parity);
+      barrier_expect(shared.q_full(part), C::Q_BYTES);
+      tma_load(shared.q + part * C::Q_BYTES, &q_map, shared.q_full(part), 0, t.row + i * 64, 0, t.head, t.batch);
+    }
+    if (++q_stage == C::Q_STAGES) q_stage = 0, q_parity ^= 1;
 #pragma unroll 1
     for (; n > t.first; --n, ++blocks) {
       load(k_map, shared.k, shared.k_full(0), blocks + 1, n - 1);
@@ -173,15 +191,19 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
   int lane = threadIdx.x % 32, quad = lane % 4;
   int my_row = warpgroup * 64 + (threadIdx.x % 128) / 32 * 16 + lane / 4;
 
-  uint64_t q_tile = tile_descriptor(shared.q + warpgroup * 64 * 128, 0);
+  uint64_t q_tile = tile_descriptor(shared.q + warpgroup * C::Q_BYTES, 0);
   uint64_t k_tile = tile_descriptor(shared.k, 0);
   uint64_t v_tile = tile_descriptor(shared.v, N * 128);
-  int k_stage = 0, k_parity = 0, v_stage = 0, v_parity = 0, q_parity = 0;
+  int k_stage = 0, k_parity = 0, v_stage = 0, v_parity = 0, q_stage = 0, q_parity = 0;
   Queue queue{shared.tiles()};
 
   // Turns at issuing products, in the order of the warpgroups. The last one lets the first begin.
-  auto await_turn = [&] { named_sync(1 + warpgroup, 256); };
-  auto pass_turn = [&] { named_arrive(1 + (warpgroup + 1 == C::WARPGROUPS ? 0 : warpgroup + 1), 256); };
+  auto await_turn = [&] {
+    if (C::PING_PONG) named_sync(1 + warpgroup, 256);
+  };
+  auto pass_turn = [&] {
+    if (C::PING_PONG) named_arrive(1 + (warpgroup + 1 == C::WARPGROUPS ? 0 : warpgroup + 1), 256);
+  };
   if (warpgroup == C::WARPGROUPS - 1) pass_turn();
 
   for (int index; (index = queue.take()) < tiles;) {
@@ -201,7 +223,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < D / 16; ++k) {
-          uint64_t a = q_tile + (k / 4) * (C::M * 128 / 16) + (k % 4) * 2;
+          uint64_t a = q_tile + q_stage * (C::WARPGROUPS * C::Q_BYTES / 16) + (k / 4) * (64 * 128 / 16) + (k % 4) * 2;
           uint64_t b = k_tile + k_stage * (C::BLOCK_BYTES / 16) + (k / 4) * (N * 128 / 16) + (k % 4) * 2;
           Wgmma<T, N>::both_shared(s, a, b, k != 0);
         }
@@ -218,15 +240,17 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         }
         wgmma_commit();
       };
+      auto v_done = [&] {
+        if (lane == 0) barrier_arrive(shared.v_empty(v_stage));
+        if (++v_stage == S) v_stage = 0, v_parity ^= 1;
+      };
       auto await_pv = [&] {
         wgmma_wait<0>();
         hold(o);
         hold(weights);
-        if (lane == 0) barrier_arrive(shared.v_empty(v_stage));
-        if (++v_stage == S) v_stage = 0, v_parity ^= 1;
+        v_done();
       };
       auto k_done = [&] {
-        hold(s);
         if (lane == 0) barrier_arrive(shared.k_empty(k_stage));
         if (++k_stage == S) k_stage = 0, k_parity ^= 1;
       };
@@ -246,7 +270,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
           }
         }
       };
-      auto softmax = [&](auto masked_flag, auto first_flag) {
+      auto softmax = [&](auto masked_flag, auto first_flag, bool half) {
         constexpr bool masked = decltype(masked_flag)::value, first = decltype(first_flag)::value;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -265,6 +289,10 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
 #pragma unroll
           for (int i = 0; i < N / 4; ++i) {
             float& x = s[i / 2 * 4 + 2 * r + i % 2];
+            if (first && half && i >= N / 8) {
+              x = 0.0f;
+              continue;
+            }
             x = exp2_fast(fmaf(x, p.scale_log2, -base));
             add += x;
           }
@@ -277,60 +305,86 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         for (int i = 0; i < N / 4; ++i) weights[i] = pack<T>(s[2 * i], s[2 * i + 1]);
       };
 
-      // The last block, which lies partly outside or is masked, or not: masking it costs little.
-      barrier_wait(shared.q_full(), q_parity);
-      barrier_wait(shared.k_full(k_stage), k_parity);
-      multiply_qk();
-      wgmma_wait<0>();
-      k_done();
-      mask(t.last - 1);
-      softmax(Flag<true>{}, Flag<true>{});
-      round_weights();
-
-      auto step = [&](int n, auto masked) {
+      // Blocks that none of this warpgroup's rows sees are let go.
+      int from = t.row + warpgroup * 64, unused_begin, seen_end;
+      seen<C::MASK>(p, min(from + 63, p.queries - 1), unused_begin, seen_end);
+      if (from >= p.queries || from + 63 < 0) seen_end = 0;
+      int last = max(t.first, min(t.last, (seen_end + N - 1) / N));
+#pragma unroll 1
+      for (int n = t.last - 1; n >= last; --n) {
         barrier_wait(shared.k_full(k_stage), k_parity);
-        await_turn();
-        hold(s);
+        k_done();
+        if (n > t.first) {
+          await_turn();
+          pass_turn();
+        }
+        barrier_wait(shared.v_full(v_stage), v_parity);
+        v_done();
+      }
+      int part = q_stage * C::WARPGROUPS + warpgroup;
+      barrier_wait(shared.q_full(part), q_parity);
+      auto q_done = [&] {
+        if (lane == 0) barrier_arrive(shared.q_empty(part));
+        if (++q_stage == C::Q_STAGES) q_stage = 0, q_parity ^= 1;
+      };
+      if (last == t.first) {
+        q_done();
+      } else {
+        // The last block, which lies partly outside or is masked, or not: masking it costs little.
+        barrier_wait(shared.k_full(k_stage), k_parity);
         multiply_qk();
+        wgmma_wait<0>();
+        hold(s);
+        k_done();
+        mask(last - 1);
+        softmax(Flag<true>{}, Flag<true>{}, C::MASK == CAUSAL && seen_end - (last - 1) * N <= N / 2);
+        round_weights();
+
+        auto step = [&](int n, auto masked) {
+          barrier_wait(shared.k_full(k_stage), k_parity);
+          await_turn();
+          hold(s);
+          multiply_qk();
+          barrier_wait(shared.v_full(v_stage), v_parity);
+          multiply_pv();
+          pass_turn();
+          wgmma_wait<1>();
+          hold(s);
+          k_done();
+          if (decltype(masked)::value) mask(n);
+          softmax(masked, Flag<false>{}, false);
+          await_pv();
+          round_weights();
+          if (!rescales) return;
+#pragma unroll
+          for (int i = 0; i < D / 2; ++i) o[i] *= rescale[(i / 2) % 2];
+        };
+        // All rows of this warpgroup see all of the blocks [full_first, full_last), and parts of the others.
+        int full_first = t.first, full_last = p.keys / N;
+        if (C::MASK != FULL) {
+          int begin, end, unused;
+          seen<C::MASK>(p, t.row + warpgroup * 64, unused, end);
+          seen<C::MASK>(p, t.row + warpgroup * 64 + 63, begin, unused);
+          full_last = max(end, 0) / N;
+          full_first = max(t.first, (begin + N - 1) / N);
+        }
+        int n = last - 2;
+        if (C::MASK != FULL) {
+#pragma unroll 1
+          for (; n >= max(full_last, t.first); --n) step(n, Flag<true>{});
+        }
+#pragma unroll 1
+        for (; n >= full_first; --n) step(n, Flag<false>{});
+        if (C::MASK == WINDOW) {
+#pragma unroll 1
+          for (; n >= t.first; --n) step(n, Flag<true>{});
+        }
+        q_done();
+
         barrier_wait(shared.v_full(v_stage), v_parity);
         multiply_pv();
-        pass_turn();
-        wgmma_wait<1>();
-        k_done();
-        if (decltype(masked)::value) mask(n);
-        softmax(masked, Flag<false>{});
         await_pv();
-        round_weights();
-        if (!rescales) return;
-#pragma unroll
-        for (int i = 0; i < D / 2; ++i) o[i] *= rescale[(i / 2) % 2];
-      };
-      // All rows of this warpgroup see all of the blocks [full_first, full_last), and parts of the others.
-      int full_first = t.first, full_last = p.keys / N;
-      if (C::MASK != FULL) {
-        int begin, end, unused;
-        seen<C::MASK>(p, t.row + warpgroup * 64, unused, end);
-        seen<C::MASK>(p, t.row + warpgroup * 64 + 63, begin, unused);
-        full_last = max(end, 0) / N;
-        full_first = max(t.first, (begin + N - 1) / N);
       }
-      int n = t.last - 2;
-      if (C::MASK != FULL) {
-#pragma unroll 1
-        for (; n >= max(full_last, t.first); --n) step(n, Flag<true>{});
-      }
-#pragma unroll 1
-      for (; n >= full_first; --n) step(n, Flag<false>{});
-      if (C::MASK == WINDOW) {
-#pragma unroll 1
-        for (; n >= t.first; --n) step(n, Flag<true>{});
-      }
-      if (lane == 0) barrier_arrive(shared.q_empty());
-      q_parity ^= 1;
-
-      barrier_wait(shared.v_full(v_stage), v_parity);
-      multiply_pv();
-      await_pv();
     }
 
 #pragma unroll
@@ -339,7 +393,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
       float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
       int row = t.row + my_row + 8 * r;
-      bool inside = row < p.queries;
+      bool inside = row < p.queries && (C::MASK != CAUSAL || row >= 0);
       T* to = static_cast<T*>(output) + t.batch * p.query_batch + row * p.query_row + t.head * p.query_head;
 #pragma unroll
       for (int j = 0; j < D / 8; j += 4) {

@@ -11,16 +11,21 @@ use apex_kernels::{Attention, AttentionForm, Mask, Options, Shape, reference};
 use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 
-fn attention<T: Number>(device: &Device, dim: usize, mask: Mask) {
-    let shape = Shape { batch: 1, heads: 2, key_heads: 1, queries: 70, keys: 150, dim };
+fn attention<T: Number>(device: &Device, dim: usize, mask: Mask, [queries, keys]: [usize; 2]) {
+    let shape = Shape { batch: 1, heads: 2, key_heads: 1, queries, keys, dim };
     let options = Options { form: Some(AttentionForm::Hopper), mask, ..Options::default() };
     let q = random::<T>(1, shape.query_elements(), 2.0);
     let [k, v] = [2, 3].map(|seed| random::<T>(seed, shape.key_elements(), 2.0));
-    let (expected, _) = reference::forward(&wide(&q), &wide(&k), &wide(&v), &shape, &options).unwrap();
+    let (expected, sums) = reference::forward(&wide(&q), &wide(&k), &wide(&v), &shape, &options).unwrap();
     let [q, k, v] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
     let done = Attention::new(device).unwrap().forward(&q, &k, &v, &shape, &options).unwrap();
     let off = distance(done.output.to_vec().unwrap().into_iter().map(Number::wide), &expected);
     assert!(off < T::TOLERANCE, "{shape:?} {options:?}: relative error {off}");
+    for (found, expected) in done.log_sum_exp.to_vec().unwrap().into_iter().zip(sums) {
+        let found = f64::from(found);
+        let close = found == expected || (found - expected).abs() <= 2e-5 * (1.0 + expected.abs());
+        assert!(close, "{shape:?} {options:?}: log-sum-exp {found}, not {expected}");
+    }
 }
 
 fn experts<T: Number>(device: &Device) {
@@ -52,8 +57,16 @@ fn the_cpu_device_of_9_0_executes_the_hopper_forms() {
         // A GPU is what it is.
         return assert!(!device.name().contains("CPU device"), "{}", device.name());
     }
-    attention::<bf16>(&device, 64, Mask::Causal);
-    attention::<f16>(&device, 128, Mask::Full);
+    attention::<bf16>(&device, 64, Mask::Causal, [70, 150]);
+    attention::<f16>(&device, 128, Mask::Full, [70, 150]);
+    // Several tiles, of which the first begins before the first query, and warpgroups with blocks
+    // of keys that they do not see, or no queries.
+    attention::<bf16>(&device, 64, Mask::Causal, [200, 200]);
+    attention::<bf16>(&device, 64, Mask::Causal, [100, 20]);
+    attention::<f16>(&device, 64, Mask::Full, [65, 130]);
+    attention::<f16>(&device, 64, Mask::Window { left: Some(30), right: Some(0) }, [100, 210]);
+    attention::<bf16>(&device, 128, Mask::Causal, [130, 130]);
+    attention::<bf16>(&device, 256, Mask::Causal, [70, 90]);
     experts::<bf16>(&device);
     experts::<f16>(&device);
 }

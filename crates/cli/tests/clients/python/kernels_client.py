@@ -236,7 +236,7 @@ def experts():
     shares = np.take_along_axis(scores, order, 1)
     shares /= shares.sum(1, keepdims=True)
     agree(wide(weights), shares)
-    assert (cp.asnumpy(loads) == np.bincount(order.ravel(), minlength=3)).all() and not drops.any()
+    assert (cp.asnumpy(loads) == np.bincount(order.ravel(), minlength=3)).all() and not cp.asnumpy(drops).any()
     right = np.zeros((9, 16))
     for token, (its, of) in enumerate(zip(order, shares)):
         for expert, share in zip(its, of):

@@ -13,6 +13,12 @@ use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
+/// Queries of a warpgroup, which has a part of Q of its own.
+const WARPGROUP_QUERIES: usize = 64;
+
+/// Blocks of K, and of V, in shared memory.
+const STAGES: usize = 2;
+
 /// As `attention::Chosen` in `cuda/attention_hopper.cu`.
 struct Config {
     image: Image,
@@ -20,14 +26,14 @@ struct Config {
     queries: usize,
     /// Keys of a block.
     keys: usize,
-    /// Blocks of K, and of V, in shared memory.
-    stages: usize,
+    /// Tiles of Q in shared memory.
+    query_stages: usize,
 }
 
 impl Config {
     fn of(dim: usize) -> Config {
         macro_rules! config {
-            ($name:literal, $queries:literal, $keys:literal, $stages:literal) => {
+            ($name:literal, $queries:literal, $keys:literal, $query_stages:literal) => {
                 Config {
                     image: Image {
                         name: $name,
@@ -35,26 +41,27 @@ impl Config {
                     },
                     queries: $queries,
                     keys: $keys,
-                    stages: $stages,
+                    query_stages: $query_stages,
                 }
             };
         }
         match dim {
             64 => config!("attention_hopper_d64", 192, 128, 2),
             128 => config!("attention_hopper_d128", 128, 128, 2),
-            _ => config!("attention_hopper_d256", 128, 80, 2),
+            _ => config!("attention_hopper_d256", 128, 80, 1),
         }
     }
 
     /// Each 64 queries have a warpgroup of 128 threads; one more loads.
     fn threads(&self) -> u32 {
-        (self.queries / 64 + 1) as u32 * 128
+        (self.queries / WARPGROUP_QUERIES + 1) as u32 * 128
     }
 
     /// Tiles, barriers, and room to align.
     fn shared(&self, dim: usize) -> u32 {
         let row = 2 * dim;
-        (1024 + self.queries * row + 2 * self.stages * self.keys * row + 256) as u32
+        let rows = self.query_stages * self.queries + 2 * STAGES * self.keys;
+        (1024 + rows * row + 256) as u32
     }
 }
 
@@ -73,7 +80,7 @@ impl Call<'_> {
         problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
         problem.head_group = head_group(shape, self.mask) as i32;
         let panels = shape.dim / 64;
-        let queries = self.query_map(q, [config.queries, panels])?;
+        let queries = self.query_map(q, [WARPGROUP_QUERIES, panels])?;
         let keys = self.key_map(k, [config.keys, panels])?;
         let values = self.key_map(v, [config.keys, panels])?;
 
