@@ -36,12 +36,9 @@ const OF_ONE_COMMAND: [(&str, &str); 25] = [
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 15] = [
-    "after", "ask", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "replay", "socket",
-    "space", "untag", "user", "verify",
-const WITHOUT: [&str; 13] = [
-    "after", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "segments", "socket", "untag",
-    "user", "verify",
+const WITHOUT: [&str; 16] = [
+    "after", "ask", "bare", "before", "dry-run", "force", "gpu", "list", "measure", "replay", "segments",
+    "socket", "space", "untag", "user", "verify",
 ];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.
