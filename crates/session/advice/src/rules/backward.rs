@@ -84,7 +84,7 @@ fn likeness(backward: &Part, forward: &Part) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{called, named, profile_of};
+    use super::super::fixture::{called, named, profile_of, timed};
     use super::Backward;
     use apex_profile::{CallStack, Frame, Kernel, Profile, StackCount};
 
@@ -102,10 +102,10 @@ mod tests {
             Kernel { stacks, ..kernel }
         };
         let kernels = [
-            from(0, called(named(PRODUCT), 6400, 4e3)),
-            from(1, called(named(ADD), 100, 4e3)),
-            from(2, called(named(ADD), 6400, 4e3)),
-            from(2, called(named(PRODUCT), 12_800, 4e3)),
+            from(0, timed(called(named(PRODUCT), 6400, 4e3), 4e3)),
+            from(1, timed(called(named(ADD), 100, 4e3), 4e3)),
+            from(2, timed(called(named(ADD), 6400, 4e3), 4e3)),
+            from(2, timed(called(named(PRODUCT), 12_800, 4e3), 4e3)),
         ];
         Profile { call_stacks: vec![of_line(3), of_line(8), autograd], ..profile_of(kernels) }
     }
@@ -128,6 +128,6 @@ mod tests {
 
     #[test]
     fn a_program_without_gradients_has_no_backward_pass() {
-        assert!(Backward::of(&profile_of([called(named(ADD), 10, 4e3)])).is_none());
+        assert!(Backward::of(&profile_of([timed(named(ADD), 4e3)])).is_none());
     }
 }
