@@ -123,7 +123,7 @@ impl Growth<'_> {
         let (low, high) =
             values.fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(value), high.max(value)));
         let threshold = low + (high - low) * self.random.uniform() as f32;
-        (low < high).then(|| if threshold < high { threshold } else { low })
+        (low < high).then_some(if threshold < high { threshold } else { low })
     }
 
     /// By how much a split lowers the sum of squares.
