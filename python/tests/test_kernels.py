@@ -72,10 +72,15 @@ class Kernels(unittest.TestCase):
     def test_sequences_begin_where_those_before_end(self):
         self.assertEqual(_problem.starts_of((2, 0, 3), (4, 1, 3)), [(0, 0), (2, 4), (2, 5), (5, 8)])
         self.assertEqual(_problem.starts_of((), ()), [(0, 0)])
-        for message, lengths in [("there are 1 lengths", ((1,), (1, 2))), ("negative", ((1,), (-1,)))]:
+        for message, lengths in [
+            ("there are 1 lengths", ((1,), (1, 2))),
+            ("negative", ((1,), (-1,))),
+        ]:
             with self.assertRaisesRegex(ValueError, message):
                 _problem.starts_of(*lengths)
-        self.assertEqual(_problem.packed_sizes((9, 4, 64), (5, 2, 64), (5, 2, 64)), (4, 2, 9, 5, 64))
+        self.assertEqual(
+            _problem.packed_sizes((9, 4, 64), (5, 2, 64), (5, 2, 64)), (4, 2, 9, 5, 64)
+        )
         with self.assertRaisesRegex(ValueError, "needs \\[rows, heads, dim\\]"):
             _problem.packed_sizes((1, 9, 4, 64), (5, 2, 64), (5, 2, 64))
 

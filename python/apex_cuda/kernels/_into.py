@@ -203,8 +203,7 @@ def packed_attention_into(
     outputs = _all(handle, written=True, out=out, log_sum_exp=log_sum_exp)
     shapes = [tensor.shape for tensor in inputs]
     sizes = _problem.packed_sizes(*shapes[:3])
-    sides = None if window is None else tuple(window)
-    chosen, scale = _problem.packed_options(sizes[4], causal, sides, scale)
+    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale)
     _problem.check_shapes(
         [
             ("out", outputs[0].shape, shapes[0]),

@@ -141,8 +141,8 @@ def packed_sizes(
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if len(shape) != 3:
             raise ValueError(f"{name} has shape {tuple(shape)}, and needs [rows, heads, dim]")
-    one_batch = [(1, *shape) for shape in (q, k, v)]
-    _, heads, key_heads, queries, keys, dim = attention_sizes(*one_batch, LAYOUTS.index("bshd"))
+    sizes = attention_sizes((1, *q), (1, *k), (1, *v), LAYOUTS.index("bshd"))
+    _, heads, key_heads, queries, keys, dim = sizes
     return heads, key_heads, queries, keys, dim
 
 

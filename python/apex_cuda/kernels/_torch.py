@@ -523,8 +523,7 @@ def packed_attention(
         As `attention`.
     """
     sizes = _problem.packed_sizes(q.shape, k.shape, v.shape)
-    sides = None if window is None else tuple(window)
-    chosen, scale = _problem.packed_options(sizes[4], causal, sides, scale)
+    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale)
     if (sizes[2], sizes[3]) != sequences.rows:
         raise ValueError(
             f"q and k have {sizes[2]} and {sizes[3]} rows, and the sequences "
