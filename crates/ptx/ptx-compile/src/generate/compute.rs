@@ -121,18 +121,6 @@ impl Generator<'_> {
                 self.extend_short(sources[0], signed, A);
                 self.compare_extended(relation, to);
             }
-            Kind::NarrowToFloat { bytes, signed } => {
-                let a = self.reg(sources[0], 0, A);
-                self.extend_narrow((bytes, signed), A, a);
-                self.asm.two(op::CVTDQ2PS, to, Rm::Ymm(A));
-            }
-            Kind::HalfToSingle | Kind::SingleToHalf => self.convert_halves(kind, to, sources[0]),
-            Kind::Short { vex, signed, second } => self.short(vex, signed, second, to, sources),
-            Kind::CompareShort { relation, signed } => {
-                self.extend_short(sources[1], signed, B);
-                self.extend_short(sources[0], signed, A);
-                self.compare_extended(relation, to);
-            }
         }
     }
 
