@@ -1,5 +1,5 @@
 // Pictures of the page for the docs: `node pictures.mjs FOLDER ADDRESS TO`; scripts/page_pictures.sh says of what. Pictures
-// without a session are of the dashboard at the address. TO/panels gets each panel of the dashboard, light, dark and narrow.
+// without a session are of the dashboard at the address. TO/panels gets each panel of the dashboard, the first one light, dark and narrow.
 import { pathToFileURL } from 'node:url';
 import { launch } from './browser.mjs';
 
@@ -42,7 +42,7 @@ async function identifiers() {
 async function panels(browser) {
   const ids = await identifiers();
   for (const { id, of = 'torch-eager_training', before } of PANELS) {
-    for (const { look, width, scheme } of LOOKS) {
+    for (const { look, width, scheme } of id === 'overview' ? LOOKS : LOOKS.slice(0, 1)) {
       const page = await browser.newPage({ viewport: { width, height: TALLEST + 200 }, colorScheme: scheme });
       await page.goto(`${address}#session=${ids[of]}&at=${id}${before ? `&before=${ids[before]}` : ''}`);
       const panel = page.locator(`#${id}`);
