@@ -10,13 +10,8 @@ const PICTURES = [
   { name: 'page-narrow', session: 'torch-llama_eager', at: '', width: 400, height: 1100, scheme: 'light' },
   { name: 'dashboard', at: '', width: 1280, height: 1000, scheme: 'dark' },
   { name: 'timeline', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 18 }, width: 1280, height: 1100, scheme: 'light' },
-  { name: 'timeline-dark', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 10, find: 'gemm' }, width: 1280, height: 900, scheme: 'dark' },
-  { name: 'timeline-narrow', at: '#at=timeline&shown=5600000000-6800000000', timeline: { zoom: 1 }, width: 400, height: 1000, scheme: 'light' },
   { name: 'kernel', at: '#phase=all', kernel: 'fused_adam', width: 1280, height: 1560, scheme: 'light' },
-  { name: 'kernel-dark', session: 'torch-llama_eager', at: '', kernel: 'fill<bf16>', width: 1280, height: 1280, scheme: 'dark' },
-  { name: 'kernel-narrow', at: '#phase=all', kernel: 'fused_adam', width: 400, height: 1300, scheme: 'light' },
   { name: 'kernel-lines', session: 'bad', at: '', kernel: 'transpose', lines: true, width: 1280, height: 900, scheme: 'light' },
-  { name: 'kernel-lines-narrow', session: 'bad', at: '', kernel: 'transpose', lines: true, width: 400, height: 1000, scheme: 'dark' },
   { name: 'dashboard-narrow', at: '#phase=all', width: 400, height: 1000, scheme: 'light' },
 ];
 
@@ -62,8 +57,8 @@ async function panels(browser) {
   }
 }
 
-/** Zooms the timeline in, opens a launch of the first stream, and searches. */
-async function zoomed(page, { zoom, find }) {
+/** Zooms the timeline in and opens a launch of the first stream. */
+async function zoomed(page, { zoom }) {
   await page.locator('#timeline .group').first().waitFor();
   await page.locator('#timeline .stage').focus();
   for (let press = 0; press < zoom; press++) await page.keyboard.press('w');
@@ -71,11 +66,6 @@ async function zoomed(page, { zoom, find }) {
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
   await page.locator('#timeline .details h3').waitFor();
-  if (find) {
-    await page.getByRole('searchbox', { name: 'Highlight kernels by name' }).fill(find);
-    await page.keyboard.press('Enter');
-    await page.getByText('kernels found', { exact: false }).waitFor();
-  }
   await page.evaluate(() => document.activeElement.blur());
   // What this zoom lacks is fetched.
   await page.waitForLoadState('networkidle', { timeout: 3000 }).catch(() => {});
