@@ -12,7 +12,7 @@ const CIRCLES: [&str; 12] = [
     "cuda-abi: constants result types",
     "gpu: buffer device graph memory pinned stream uses",
     "gpu: global module",
-    "kernels-c: attention kernels norms operation",
+    "kernels-c: norms operation",
     "predict: bounds case",
     "profile: accounts observer profile",
     "ptx-exec: device image memory",

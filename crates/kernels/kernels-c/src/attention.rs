@@ -3,9 +3,8 @@
 use apex_kernels::{
     Attention, AttentionForm, Element, Gradients, Layout, Mask, Options, Saved, Shape, Workspace as Between,
 };
-use half::{bf16, f16};
 
-use crate::call::{Call, Failure, element};
+use crate::call::{Call, Failure};
 use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 
 /// Forms, whose number is their place here plus one. The standard form is not among them: it needs
@@ -111,14 +110,7 @@ pub fn with_workspace(
     Ok((kernels.attention.with_workspace(between), workspace))
 }
 
-pub fn forward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => forward_of::<bf16>(kernels, call, borrowed),
-        _ => forward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn forward_of<T: Element>(
+pub fn forward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,
@@ -134,14 +126,7 @@ fn forward_of<T: Element>(
     Ok(number(ran))
 }
 
-pub fn backward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => backward_of::<bf16>(kernels, call, borrowed),
-        _ => backward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn backward_of<T: Element>(
+pub fn backward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,

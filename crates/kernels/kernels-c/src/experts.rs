@@ -6,9 +6,8 @@ use apex_kernels::moe::{
     Forward, Gate, Gradients, Inputs, Moe, MoeForm, Options, Plan, Routing, Saved, Shape,
     Workspace as Between, WorkspaceLengths,
 };
-use half::{bf16, f16};
 
-use crate::call::{Call, Failure, element};
+use crate::call::{Call, Failure};
 use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 
 /// Forms, whose number is their place here plus one.
@@ -148,14 +147,7 @@ pub fn backward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), F
     Ok((bytes(&shape, &lengths, false)?, number(form)))
 }
 
-pub fn forward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => forward_of::<bf16>(kernels, call, borrowed),
-        _ => forward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn forward_of<T: Element>(
+pub fn forward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,
@@ -206,14 +198,7 @@ fn projections<T: Element>(
     borrowed.tensor(place)
 }
 
-pub fn backward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => backward_of::<bf16>(kernels, call, borrowed),
-        _ => backward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn backward_of<T: Element>(
+pub fn backward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,

@@ -12,12 +12,14 @@ use bytemuck::Pod;
 use cudarc::driver::{CudaSlice, DevicePtr, sys};
 
 use crate::call::{Call, Failure, Tensor};
-use crate::norms::Key;
 
 /// Alignment of tensors that kernels access in pieces of 16 bytes.
 pub const ALIGNMENT: u64 = 16;
 /// Alignment of parts of a workspace.
 const PART_ALIGNMENT: u64 = 256;
+
+/// The key of generated kernels: operation, elements, rows, length, bits of epsilon.
+pub type Key = (&'static str, u32, usize, usize, u64);
 
 /// Kernels of one device.
 pub struct Kernels {

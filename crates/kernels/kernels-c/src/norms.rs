@@ -21,9 +21,6 @@ pub enum Norm {
     WithEpsilon(fn(ElementType, usize, usize, f64) -> KernelResult<Graph>),
 }
 
-/// The key of generated kernels: operation, elements, rows, length, bits of epsilon.
-pub type Key = (&'static str, u32, usize, usize, u64);
-
 pub fn run(
     kernels: &Kernels,
     operation: &Operation,

@@ -1,7 +1,9 @@
 //! The one table of operations, and the checks for all of them: numbers of arguments, types of
 //! elements, alignment, and that outputs overlap nothing.
 
+use apex_kernels::Element;
 use apex_kernels::fusion::forms;
+use half::{bf16, f16};
 
 use crate::attention;
 use crate::call::{Call, Failure, Tensor, element, status};
@@ -234,14 +236,27 @@ impl Operation {
         let _thread = Thread::enter()?;
         let kernels = Kernels::of(call.header.device)?;
         let borrowed = Borrowed::new(&kernels, call);
+        match call.tensors[0].element {
+            element::BF16 => self.run_as::<bf16>(&kernels, call, &borrowed),
+            _ => self.run_as::<f16>(&kernels, call, &borrowed),
+        }
+    }
+
+    /// Runs a call whose first tensor has such elements.
+    fn run_as<T: Element>(
+        &self,
+        kernels: &Kernels,
+        call: &Call<'_>,
+        borrowed: &Borrowed<'_>,
+    ) -> Result<i32, Failure> {
         match &self.code {
-            Code::AttentionForward => attention::forward(&kernels, call, &borrowed),
-            Code::AttentionBackward => attention::backward(&kernels, call, &borrowed),
-            Code::SequencesForward => sequences::forward(&kernels, call, &borrowed),
-            Code::SequencesBackward => sequences::backward(&kernels, call, &borrowed),
-            Code::ExpertsForward => experts::forward(&kernels, call, &borrowed),
-            Code::ExpertsBackward => experts::backward(&kernels, call, &borrowed),
-            Code::Norm(norm) => norms::run(&kernels, self, norm, call, &borrowed),
+            Code::AttentionForward => attention::forward::<T>(kernels, call, borrowed),
+            Code::AttentionBackward => attention::backward::<T>(kernels, call, borrowed),
+            Code::SequencesForward => sequences::forward::<T>(kernels, call, borrowed),
+            Code::SequencesBackward => sequences::backward::<T>(kernels, call, borrowed),
+            Code::ExpertsForward => experts::forward::<T>(kernels, call, borrowed),
+            Code::ExpertsBackward => experts::backward::<T>(kernels, call, borrowed),
+            Code::Norm(norm) => norms::run(kernels, self, norm, call, borrowed),
         }
     }
 

@@ -1,10 +1,9 @@
 //! Attention of packed sequences (`apex_kernels::Sequences`) on tensors of the caller.
 
 use apex_kernels::{AttentionForm, Element, Gradients, Options, Saved, Sequences, Shape};
-use half::{bf16, f16};
 
 use crate::attention::{bytes, layout_of, mask_of, number, size, with_workspace};
-use crate::call::{Call, Failure, element};
+use crate::call::{Call, Failure};
 use crate::kernels::{Borrowed, Kernels};
 
 /// A problem, as the integers and numbers of a call say it: the shape of all sequences together, and
@@ -51,14 +50,7 @@ pub fn plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), Failure> {
     Ok((bytes(partial), number(AttentionForm::Flash)))
 }
 
-pub fn forward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => forward_of::<bf16>(kernels, call, borrowed),
-        _ => forward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn forward_of<T: Element>(
+pub fn forward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,
@@ -73,14 +65,7 @@ fn forward_of<T: Element>(
     Ok(number(ran))
 }
 
-pub fn backward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors[0].element {
-        element::BF16 => backward_of::<bf16>(kernels, call, borrowed),
-        _ => backward_of::<f16>(kernels, call, borrowed),
-    }
-}
-
-fn backward_of<T: Element>(
+pub fn backward<T: Element>(
     kernels: &Kernels,
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,
