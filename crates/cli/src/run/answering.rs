@@ -42,7 +42,7 @@ pub fn start(
     let ends = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ends);
     let thread = spawn(name, move || {
-        let streams = listener.incoming().take_while(|_| !end.load(Ordering::Acquire)).flatten();
+        let streams = std::iter::from_fn(|| next(&listener, &end)).flatten();
         let answers = streams.filter_map(|stream| {
             let answer = answer.clone();
             // An error means that the program has closed the connection.
@@ -51,6 +51,17 @@ pub fn start(
         answers.collect::<Vec<_>>().into_iter().for_each(|answer| drop(answer.join()));
     })?;
     Ok(Answering { thread, ends, socket, _session: folder })
+}
+
+/// The next connection, or the error of one; `None` after the end, when all that waited have come.
+fn next(listener: &UnixListener, ends: &AtomicBool) -> Option<io::Result<UnixStream>> {
+    let accepted = listener.accept();
+    if ends.load(Ordering::Acquire) {
+        // What the program wrote before its end is still heard.
+        listener.set_nonblocking(true).ok()?;
+        accepted.as_ref().ok()?;
+    }
+    Some(accepted.map(|(stream, _)| stream))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -186,6 +186,7 @@ fn on_the_cpu_device_kernels_weigh_what_they_execute() {
     let busy = executing(counted(Space::Global, Direction::Load, 100_000, 400_000, 0), 10_000_000);
     let strided = executing(counted(Space::Global, Direction::Load, 1, 8, 7), 200);
     let conflicting = executing(counted(Space::Shared, Direction::Load, 100, 3200, 3100), 5_000_000);
+    let busy = Kernel { launch: kernel_of(400, 128).launch, ..busy };
     let advice = advise(&profile_of([busy, called(strided, 50, 1_000.0), conflicting]), &Options::default());
     let rules: Vec<&str> = advice.findings.iter().map(|finding| &finding.rule[..]).collect();
     // What concerns next to none of the work comes after the launch configuration's.

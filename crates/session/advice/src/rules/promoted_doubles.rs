@@ -39,7 +39,8 @@ fn judge(profile: &Profile) -> Outcome {
         let such = profile.kernels.iter().filter(|kernel| is_such(kernel));
         total(such.map(time)) / all.max(1.0)
     };
-    if share(&is_double) < LEAST || share(&is_mixed) < MIXED {
+    let has_times = profile.kernels.iter().any(|kernel| kernel.gpu_total_ns().is_some());
+    if has_times && (share(&is_double) < LEAST || share(&is_mixed) < MIXED) {
         return Outcome::Clear;
     }
     let mixed = profile.kernels.iter().filter(|kernel| is_mixed(kernel));

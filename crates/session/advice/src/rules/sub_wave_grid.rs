@@ -39,7 +39,8 @@ const ENOUGH_WARPS: u64 = 16;
 
 fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
     let (blocks, capacity) = (kernel.blocks(), geometry.waves.capacity);
-    let warps = blocks * u64::from(geometry.occupancy.warps_per_block) / u64::from(sms.max(1));
+    let all_warps = blocks.saturating_mul(geometry.occupancy.warps_per_block.into());
+    let warps = all_warps / u64::from(sms.max(1));
     if sms == 0 || blocks < u64::from(sms) || blocks >= capacity || warps >= ENOUGH_WARPS {
         return None;
     }
