@@ -57,7 +57,18 @@ def checks(document):
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"times": times, "host": host, "launched": launched, "checks": checks}
+def packed(document):
+    """Packed sequences and mixtures of experts: errors and milliseconds beside PyTorch's ways."""
+    rows = []
+    for row in document["rows"]:
+        ours = row["ms"]["apex"]
+        others = [f"{name} {ms:.2f} ({ms / ours:.2f})" for name, ms in row["ms"].items() if name != "apex"]
+        errors = [f"{max(row[name]):.1e}" for name in ("errors", "pytorch_errors")]
+        rows.append([row["name"], f"{ours:.2f}", "; ".join(others), *errors])
+    return table(["forward and backward", "ours, ms", "PyTorch's, ms (its time / ours)", "largest error, ours", "PyTorch's"], rows)
+
+
+TABLES = {"times": times, "host": host, "launched": launched, "checks": checks, "packed": packed}
 
 if __name__ == "__main__":
     read = [read_results(name) for name in sys.argv[2:]]
