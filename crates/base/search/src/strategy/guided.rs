@@ -76,7 +76,7 @@ fn choose(trials: &mut Trials<'_>, features: &Features) -> Vec<Number> {
 struct Judged {
     number: Number,
     mean: f32,
-    /// What may be hoped for.
+    /// The optimistic estimate: the mean less some standard deviations of the trees.
     hoped: f32,
 }
 
@@ -93,7 +93,7 @@ fn best_of_slice(trials: &mut Trials<'_>, features: &Features, judged: &[Judged]
     best.map(|judged| judged.number)
 }
 
-/// What may be measured next: all, or a sample with what lies around the best.
+/// The configurations that may be measured next: all, or a sample with the neighbours of the best.
 fn candidates(trials: &mut Trials<'_>) -> Vec<Number> {
     let space = trials.space();
     if space.len() <= JUDGED {
@@ -109,8 +109,8 @@ fn candidates(trials: &mut Trials<'_>) -> Vec<Number> {
     all
 }
 
-/// What trees learn: the logarithm of a cost. All that costs more than the median counts as the
-/// median, as what fails does: trees need not tell the bad from the worse.
+/// The targets of the trees: logarithms of costs. Costs above the median, and failures, count as
+/// the median: trees need not tell the bad from the worse.
 fn targets(made: &[(Number, f64)]) -> Vec<f32> {
     let mut costs: Vec<f64> = made.iter().map(|(_, cost)| *cost).filter(|cost| cost.is_finite()).collect();
     costs.sort_by(f64::total_cmp);
@@ -118,8 +118,7 @@ fn targets(made: &[(Number, f64)]) -> Vec<f32> {
     made.iter().map(|(_, cost)| cost.min(most).max(f64::MIN_POSITIVE).ln() as f32).collect()
 }
 
-/// What a model sees of configurations: each parameter, products of two, and how often 2 divides
-/// each.
+/// The features of configurations: each parameter, products of two, and how often 2 divides each.
 struct Features {
     /// For each parameter that has several values, its place, and a number for each value.
     own: Vec<(usize, Vec<f32>)>,

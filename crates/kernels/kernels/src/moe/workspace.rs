@@ -67,7 +67,7 @@ impl Workspace {
 }
 
 impl Moe {
-    /// What a forward pass needs.
+    /// The lengths that a forward pass needs.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape).
@@ -78,7 +78,7 @@ impl Moe {
         Ok(WorkspaceLengths { counts, hidden, rows, ..WorkspaceLengths::default() })
     }
 
-    /// What a backward pass in this form needs.
+    /// The lengths that a backward pass in this form needs.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape).

@@ -10,11 +10,11 @@ use super::costly_line::family_of;
 use super::known::share_where;
 use apex_profile::{CallStack, Profile, Site, StackCount, total};
 
-/// Weight of a forward kernel of another kind, or launched in another number.
+/// Weight of a forward kernel that is of another kind, or is launched another number of times.
 const UNLIKE: f64 = 0.1;
 /// Relative difference of numbers of launches that counts as none.
 const SAME: f64 = 0.1;
-/// Gradients that an operator launches a kernel for, at most.
+/// Most gradients for which an operator launches a kernel each.
 const GRADIENTS: f64 = 3.0;
 
 /// A kernel's work in one of the two passes.
