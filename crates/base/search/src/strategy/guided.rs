@@ -11,24 +11,24 @@ use crate::Value;
 use crate::forest::Forest;
 use crate::space::{Number, Parameter, Space};
 
-/// Share of the trials that are drawn at random before the first model, and their least number.
+/// Before the first model, one trial in so many is drawn at random, but at least the second number.
 const FIRST: (usize, usize) = (20, 16);
 /// Configurations of the whole space that a round measures, while few were measured.
 const BEST: usize = 2;
 /// Slices of which a round measures one configuration each, while few were measured.
 const SLICES: usize = 4;
-/// A round measures that much once more for so many that were measured: a model of many takes
-/// longer, and learns less from a few more.
+/// A round measures [`BEST`] and [`SLICES`] once more for each so many measured configurations,
+/// because a model of many takes longer, and learns less from a few more.
 const MORE_AFTER: usize = 250;
 /// Parameters whose values a slice fixes.
 const FIXED: usize = 3;
-/// A descent after a new best has this part of the trials at most.
+/// A descent after a new best has at most one in so many of the trials.
 const DESCENT: usize = 20;
 /// Configurations that a model judges at most, beside the neighbours of the best.
 const JUDGED: usize = 6_000;
-/// Of so many of the best, the neighbours are judged in any case.
+/// Best configurations whose neighbours are judged in any case.
 const NEIGHBOURS_OF: usize = 10;
-/// Standard deviations of the trees by which the estimate of the whole space's best may be too high.
+/// Standard deviations of the trees that an optimistic estimate is below their mean.
 const HOPE: f32 = 2.0;
 
 /// Measures what models choose, until the trials are over.
