@@ -1,10 +1,10 @@
-//! Which forward work a kernel of the backward pass goes with.
+//! Finds the forward work that a kernel of the backward pass goes with.
 //!
 //! Autograd's threads have no Python, so the call stacks of a backward pass name no line. Its
 //! kernels follow from forward operators: mostly they are of the same kind (products, convolutions,
 //! elementwise) and are launched as often in a step, or twice as often. A kernel of the backward
 //! pass is divided among the forward kernels by their time, those that fit in kind and in number
-//! counting more. This is inferred: who quotes a share of it says so.
+//! counting more. This is inferred, and findings that quote a share of it say so.
 
 use super::costly_line::family_of;
 use super::known::share_where;
