@@ -1,4 +1,4 @@
-//! Encrypted connections, and what those are told who speak in the clear.
+//! Encrypted connections, and the answer to clients that speak plain HTTP.
 
 use apex_tls::{FIRST_BYTE, Server, ServerStream};
 use std::future::poll_fn;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
-/// The answer to who speaks in the clear.
+/// The answer to clients that speak plain HTTP.
 const CLEAR: &str = "this address speaks https: write https:// in place of http://\n";
 
 /// Encrypts a connection; `None` where that fails, which is its client's affair.

@@ -16,8 +16,7 @@ pub const BETTER_BELOW: f64 = 0.99;
 /// Quantile of the normal distribution for a two-sided interval of 95%.
 const Z: f64 = 1.96;
 
-/// What a candidate takes divided by what the original takes: a measured median with its 95%
-/// interval.
+/// The ratio of a candidate's time to the original's: a measured median with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The median of the pairs.

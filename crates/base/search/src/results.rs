@@ -1,8 +1,8 @@
-//! What was measured, by configuration: kept between runs, and written as a T4 file.
+//! The outcomes of measurements, by configuration: kept between runs, and written as a T4 file.
 //!
-//! Results belong to a [`Key`]: what was measured, and where. Those of another key are refused with
-//! the difference, because a time of other code or another device says nothing. The values of
-//! parameters are no part of it: a space may grow, and what was measured stays.
+//! Results belong to a [`Key`]: the measured code, and the device. Those of another key are refused
+//! with the difference, because a time of other code or another device says nothing. The values of
+//! parameters are no part of it: a space may grow, and its results stay.
 
 use crate::Value;
 use crate::paired::median;
@@ -10,7 +10,7 @@ use crate::space::{Number, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// What results belong to: names, such as `device` and `command`, with what they are.
+/// The key of results: names, such as `device` and `command`, with their values.
 pub type Key = BTreeMap<String, String>;
 
 /// Why a configuration has no time; the words are those of T4.
@@ -45,12 +45,12 @@ impl Invalid {
     }
 }
 
-/// What measuring a configuration gave.
+/// The outcome of measuring a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Times in milliseconds, at least one; each is positive.
     Times(Vec<f64>),
-    /// It has no time, with what it said.
+    /// It has no time: the reason, and its message.
     Failed(Invalid, String),
 }
 
@@ -64,14 +64,14 @@ impl Outcome {
     }
 }
 
-/// A configuration with what it gave.
+/// A configuration with its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The value of each parameter.
     pub configuration: Vec<(String, Value)>,
-    /// What it gave.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// When, as the file says it.
+    /// The time of the measurement, as the file has it.
     pub timestamp: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The results that are among these of a space; others are kept.
+    /// Takes these results. Those whose configurations are not in the space are kept, too.
     pub fn new(all: Vec<Measured>, space: &Space) -> Self {
         let mut this = Self { all: Vec::new(), places: HashMap::new() };
         for result in all {
@@ -104,12 +104,12 @@ impl Results {
         &self.all
     }
 
-    /// What a configuration gave.
+    /// The outcome of a configuration, if it was measured.
     pub fn get(&self, number: Number) -> Option<&Outcome> {
         self.places.get(&number).map(|&place| &self.all[place].outcome)
     }
 
-    /// Adds what a configuration gave, in place of what it gave before.
+    /// Adds the outcome of a configuration, in place of an earlier one.
     pub fn put(&mut self, space: &Space, number: Number, outcome: Outcome, timestamp: Option<String>) {
         let names = space.parameters().iter().map(|parameter| parameter.name.clone());
         let result =

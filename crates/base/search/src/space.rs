@@ -74,7 +74,7 @@ pub enum SpaceError {
     Restriction {
         /// The restriction.
         text: String,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
         /// The configuration for which it fails, as text.
         at: String,
@@ -89,7 +89,7 @@ pub type Number = u32;
 pub struct Space {
     parameters: Vec<Parameter>,
     restrictions: Vec<Expression>,
-    /// What a step of each parameter's value adds to a code.
+    /// The difference of codes for one step of each parameter's value.
     strides: Vec<u64>,
     /// The codes of the configurations, ascending.
     codes: Vec<u64>,
@@ -222,7 +222,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(is_of_name)
 }
 
-/// What a step of each parameter's value adds to a code, after a look at the parameters.
+/// Checks the parameters. Returns the difference of codes for one step of each one's value.
 fn strides(parameters: &[Parameter]) -> Result<Vec<u64>, SpaceError> {
     match parameters.len() {
         0 => return Err(SpaceError::NoParameter),

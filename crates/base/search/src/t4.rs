@@ -1,7 +1,7 @@
 //! T4: the results of tuners as JSON, which Kernel Tuner and others read and write.
 //!
-//! What is written follows the public schema, version 1.0.0, with times in milliseconds. The key is
-//! a member `apex` of the metadata. What is read may be of another tuner: a result counts if its
+//! Written files follow the public schema, version 1.0.0, with times in milliseconds. The key is a
+//! member `apex` of the metadata. Files of other tuners are read as well: a result counts if its
 //! `invalidity` is `correct` and its objective is a number, whatever `correctness` says, because
 //! Kernel Tuner 1.5 writes 1 for each configuration that does not compile. Units are those of the
 //! metadata; those of measurements are not, for the same reason.
@@ -26,7 +26,7 @@ pub enum T4Error {
     Result {
         /// Its number in the file, from 1.
         number: usize,
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
     },
     /// The results have no configurations of one space.
@@ -37,7 +37,7 @@ pub enum T4Error {
 /// The results of a file.
 #[derive(Debug)]
 pub struct Read {
-    /// What they belong to, if this library wrote them.
+    /// Their key, if this library wrote the file.
     pub key: Option<Key>,
     /// The results.
     pub results: Vec<Measured>,

@@ -36,13 +36,13 @@ const ROUNDS: usize = 5;
 pub struct Options {
     /// The strategy.
     pub strategy: Strategy,
-    /// What draws depend on.
+    /// The seed of all random draws.
     pub seed: u64,
     /// Trials of the search at most, besides the original and the confirmation.
     pub trials: usize,
     /// Pairs of the confirmation; 0 for none.
     pub pairs: usize,
-    /// What there is without tuning.
+    /// The configuration of the program without tuning.
     pub original: Option<Number>,
 }
 
@@ -70,7 +70,7 @@ pub enum Purpose {
     Pair,
 }
 
-/// What is asked of the measured function.
+/// A question to the measured function.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// The configuration.
@@ -107,7 +107,7 @@ pub struct Found {
     pub drift: Option<f64>,
     /// The configuration of choice, with the median of its times in milliseconds.
     pub best: Option<(Number, f64)>,
-    /// What the candidate takes divided by what the original takes.
+    /// The candidate's time divided by the original's.
     pub ratio: Option<Ratio>,
     /// Why the original is the choice, if it is.
     pub kept: Option<Kept>,
@@ -117,7 +117,7 @@ pub struct Found {
 
 /// The measured function; a closure is one.
 pub trait Measure {
-    /// Returns what a configuration gives.
+    /// Measures a configuration.
     ///
     /// # Errors
     /// [`Stop::Done`] ends the search, and what was found is confirmed; [`Stop::Asked`] ends the

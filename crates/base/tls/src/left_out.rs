@@ -1,4 +1,4 @@
-//! In place of TLS where it was left out: types of which there is no value.
+//! The replacement of TLS in a build without it: types that have no value.
 
 use crate::Error;
 use std::convert::Infallible;

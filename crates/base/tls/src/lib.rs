@@ -5,11 +5,11 @@
 //!
 //! Invariants:
 //!
-//! 1. **Nobody is trusted by default but the system's authorities.** Who names a file of
+//! 1. **By default, only the system's authorities are trusted.** A user who names a file of
 //!    certificates trusts those alone: authorities, or certificates of servers themselves.
 //! 2. **A certificate is checked or the connection fails.** There is no switch that leaves it out.
-//! 3. **What was left out says so.** Without the feature `rustls`, the same types exist, nobody can
-//!    make one, and [`Error::LeftOut`] says how to get it.
+//! 3. **A build without TLS says so.** Without the feature `rustls`, the same types exist, but no
+//!    value of them can be made, and [`Error::LeftOut`] says how to get it.
 
 #[cfg(feature = "rustls")]
 mod built;

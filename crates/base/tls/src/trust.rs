@@ -2,7 +2,7 @@
 //!
 //! rustls refuses a server's certificate that signed itself, also where the user names it as an
 //! authority, because such certificates usually say that they are authorities
-//! (`CaUsedAsEndEntity`). `openssl req -x509` makes them so, and people have no other. So a
+//! (`CaUsedAsEndEntity`). `openssl req -x509` makes such certificates by default. So a
 //! certificate that the user names is trusted where a server has exactly this one: the server
 //! proves that it has its key, and neither its names nor its dates matter.
 

@@ -1,7 +1,7 @@
 //! Executes both kernels and the joined one on the CPU device, and compares memory.
 //!
 //! The allocations have the recorded sizes and the same contents at the beginning: numbers from 0.5
-//! to 1.5 in FP32. Kernels that cannot run on such contents are not checked, which is said.
+//! to 1.5 in FP32. Kernels that cannot run on such contents are not checked; the output says so.
 
 use anyhow::{Context, bail};
 use apex_driver::DriverError;

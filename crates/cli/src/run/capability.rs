@@ -1,7 +1,7 @@
 //! `apex run --capability`: another compute capability for chosen libraries of the program.
 //!
 //! The injected library changes the answers (`apex_conventions::capability`) and says so on a
-//! socket in the session; what it says is written into session.json at the end.
+//! socket in the session; its messages are written into session.json at the end.
 
 use super::answering::{self, Answering};
 use apex_conventions::capability::{Question, SOCKET, Told, parse};
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// What listens.
+/// The listener in a session, and what it has heard.
 pub struct Server {
     answering: Answering,
     told: Arc<Mutex<Vec<ToldCapability>>>,

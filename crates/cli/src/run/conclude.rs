@@ -1,4 +1,4 @@
-//! What `apex run` says after its program has ended, and the status that it ends with.
+//! The messages of `apex run` after its program has ended, and its exit status.
 
 use super::child::end_like;
 use super::record::Recorded;

@@ -131,7 +131,7 @@ pub fn record(
     if let Some(Err(error)) = shared.map(joined::conclude) {
         output::remark(error);
     }
-    // What comes now takes as long as the session is large, and may be interrupted.
+    // The following steps take longer for larger sessions, and may be interrupted.
     signals.end_by_signals();
     let agent = watchers.finish();
     complete(&fresh.folder, &control);
@@ -161,7 +161,7 @@ fn spawn(program: &mut Command, fresh: &Fresh, signals: &Signals) -> Result<Chil
     })
 }
 
-/// What the injected library asks this process while the program runs.
+/// Servers that answer the injected library while the program runs.
 struct Servers {
     universal: Option<universal::Server>,
     capability: Option<capability::Server>,

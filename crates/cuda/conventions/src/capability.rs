@@ -25,7 +25,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What the environment of this process asks for.
+    /// The capability that the environment of this process asks for.
     pub fn of_environment() -> Option<Wanted> {
         let text = |value: std::ffi::OsString| value.into_string().ok();
         let capability = parse(&CAPABILITY.value().and_then(text)?)?;
@@ -80,7 +80,7 @@ impl Question {
 /// A call that was answered differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// What was asked.
+    /// The question.
     pub question: Question,
     /// Major and minor number of the driver's answer.
     pub real: (u32, u32),

@@ -7,8 +7,8 @@
 //! Invariants:
 //!
 //! 1. **A name has one content.** Whoever copies a folder to a store copies what is new, once.
-//! 2. **A day is there once.** When something of a day came later, its new file takes the place of
-//!    the one before: it is whole before that one goes, so that for a moment both are there.
+//! 2. **A day is there once.** When figures of a day arrive later, a new file replaces the earlier
+//!    one: it is complete before that one goes, so that for a moment both are there.
 //! 3. The same rows are the same bytes: rows are ordered, and nothing tells when they were written.
 
 use crate::export::{Record, Table};
@@ -27,7 +27,7 @@ use std::{fs, io};
 /// Hexadecimal digits of a hash in a name.
 const DIGITS: usize = 16;
 
-/// What became of the segments of a folder.
+/// The numbers of segments in a folder after it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// New ones, those that took the place of another one among them.

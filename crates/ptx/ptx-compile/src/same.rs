@@ -1,5 +1,5 @@
-//! Guesses which registers are the same in all threads of a strip: those of which whoever enters
-//! says so, and what is computed or loaded of these alone. Only speed depends on it.
+//! Guesses which registers are the same in all threads of a strip: those that the caller names on
+//! entering, and those that are computed or loaded from these alone. Only speed depends on it.
 
 use crate::liveness::{Liveness, Set};
 use crate::region::{Instruction, Reg, Region, Register, Target};

@@ -64,11 +64,11 @@ pub struct Requested {
     pub depth: u32,
     /// Bytes of a lane.
     pub bytes: u32,
-    /// What it asks for; `None` if its addresses depend on data.
+    /// Its cost; `None` if its addresses depend on data.
     pub cost: Option<RequestCost>,
 }
 
-/// What a request asks for.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCost {
     /// Sectors of global memory, or wavefronts of shared memory.

@@ -10,7 +10,8 @@
 use ptx::syntax::tree::{Function, Instruction, Mnemonic, Operand, Statement};
 use std::collections::HashSet;
 
-/// Instructions whose result is another number, with which nothing is contracted, or that is none.
+/// Instructions that do not pass on the product in a source: their result is another number, or no
+/// number.
 const ENDS: [&str; 20] = [
     "add", "sub", "mul", "fma", "mad", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh",
     "min", "max", "setp", "set", "ld", "cvt",

@@ -5,12 +5,12 @@
 use ptx::instruction::{Atomic, Cache, Direction, Flag, Opcode, Operation};
 use ptx::{ScalarType, StateSpace};
 
-/// What a load, a store or an atomic operation moves, and how it is ordered.
+/// The data that a load, a store or an atomic operation moves, and how it is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The direction.
     pub direction: Direction,
-    /// What an atomic operation makes of the old value.
+    /// The operation on the old value, of an atomic operation.
     pub atomic: Option<Atomic>,
     /// The space; none for generic addresses.
     pub space: Option<StateSpace>,

@@ -1,4 +1,4 @@
-//! What each access of a kernel asks of memory, and the one change that mends it.
+//! Counts what each access of a kernel asks of memory, and finds the one change that mends it.
 //!
 //! [`Report::of`] counts the sectors of global and the wavefronts of shared memory of each access
 //! in a launch (`Estimator::requests` is the counter). For accesses that ask for more than they
@@ -238,7 +238,7 @@ struct Tried {
     accesses: Option<Vec<usize>>,
 }
 
-/// What a count needs besides the kernel.
+/// The inputs of a count besides the kernel.
 #[derive(Clone, Copy)]
 struct Count<'a> {
     launch: LaunchConfig,

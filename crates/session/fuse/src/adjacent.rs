@@ -1,8 +1,8 @@
 //! Launches that follow each other.
 //!
 //! Two launches are adjacent if they are in one stream, have the same grid and block, and no other
-//! launch or call of the process was recorded between them, in whatever thread or stream: nobody
-//! can then look at what lies between them.
+//! launch or call of the process was recorded between them, in whatever thread or stream. So no
+//! recorded work can depend on the state between them.
 
 use apex_trace::layout::{ArgumentSample, Launch, NO_CONFIG};
 use apex_trace::{Event, Session};
@@ -19,7 +19,7 @@ pub struct Pair {
     pub configs: [u32; 2],
     /// How often they follow each other.
     pub times: u64,
-    /// What both were given in one of these launches.
+    /// The recorded arguments of both in one of these launches.
     pub samples: Option<[ArgumentSample; 2]>,
 }
 

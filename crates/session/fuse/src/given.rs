@@ -1,4 +1,4 @@
-//! What a recorded launch was given, with addresses that stand for the recorded allocations.
+//! The arguments of a recorded launch, with addresses that stand for the recorded allocations.
 
 use apex_trace::definition::Arguments;
 use apex_trace::layout::NUMBERED_POINTERS;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Bits of an address within an allocation.
 const ALLOCATION_BITS: u32 = 40;
 
-/// What one launch was given.
+/// The shape and arguments of one launch.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// Grid and block.

@@ -35,11 +35,11 @@ pub struct Candidate {
     pub times: u64,
     /// Bytes that the second one reads and the first one has written; `None` if it is not known.
     pub flowing_bytes: Option<u64>,
-    /// What became of it.
+    /// Whether they can be one kernel.
     pub answer: Answer,
 }
 
-/// What became of a candidate.
+/// The answer about a candidate.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// They can be one kernel.
@@ -59,7 +59,7 @@ pub struct Joined {
     pub sources: [String; 2],
     /// Parameters that must have one value.
     pub same: Vec<Same>,
-    /// What both launches were given.
+    /// The arguments of both launches.
     pub given: [Given; 2],
 }
 
@@ -70,8 +70,8 @@ impl Candidate {
     }
 }
 
-/// The candidates of a session, those with most flowing bytes first. Pairs between which no data flows are
-/// left out.
+/// The candidates of a session, those with most flowing bytes first. Pairs between which no data
+/// flows are left out.
 pub fn candidates(session: &Session, profile: &Profile) -> Vec<Candidate> {
     let programs = Programs::of(profile);
     let pairs = adjacent::pairs(session);

@@ -7,7 +7,7 @@
 //!
 //! Invariants: nothing else is evaluated, and the error names what it is, with its column. Length,
 //! depth, steps and elements are bounded. An integer beyond 63 bits is an error where Python would
-//! go on. A result is the one of Python.
+//! go on. A result is that of Python.
 
 mod evaluate;
 mod lexer;
@@ -38,10 +38,10 @@ const MOST_BYTES: usize = 16 << 10;
 /// Elements of a list at most.
 pub const MOST_ELEMENTS: usize = 1 << 16;
 
-/// What is wrong with an expression, and where.
+/// The fault of an expression, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
     /// The character in the text, from 1; 0 if it is not at one.
     pub column: usize,

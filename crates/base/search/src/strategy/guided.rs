@@ -11,24 +11,24 @@ use crate::Value;
 use crate::forest::Forest;
 use crate::space::{Number, Parameter, Space};
 
-/// Share of the trials that are drawn at random before the first model, and their least number.
+/// Before the first model, one trial in so many is drawn at random, but at least the second number.
 const FIRST: (usize, usize) = (20, 16);
 /// Configurations of the whole space that a round measures, while few were measured.
 const BEST: usize = 2;
 /// Slices of which a round measures one configuration each, while few were measured.
 const SLICES: usize = 4;
-/// A round measures that much once more for so many that were measured: a model of many takes
-/// longer, and learns less from a few more.
+/// A round measures [`BEST`] and [`SLICES`] once more for each so many measured configurations,
+/// because a model of many takes longer, and learns less from a few more.
 const MORE_AFTER: usize = 250;
 /// Parameters whose values a slice fixes.
 const FIXED: usize = 3;
-/// A descent after a new best has this part of the trials at most.
+/// A descent after a new best has at most one in so many of the trials.
 const DESCENT: usize = 20;
 /// Configurations that a model judges at most, beside the neighbours of the best.
 const JUDGED: usize = 6_000;
-/// Of so many of the best, the neighbours are judged in any case.
+/// Best configurations whose neighbours are judged in any case.
 const NEIGHBOURS_OF: usize = 10;
-/// Standard deviations of the trees by which the estimate of the whole space's best may be too high.
+/// Standard deviations of the trees that an optimistic estimate is below their mean.
 const HOPE: f32 = 2.0;
 
 /// Measures what models choose, until the trials are over.
@@ -76,7 +76,7 @@ fn choose(trials: &mut Trials<'_>, features: &Features) -> Vec<Number> {
 struct Judged {
     number: Number,
     mean: f32,
-    /// What may be hoped for.
+    /// The optimistic estimate: the mean less some standard deviations of the trees.
     hoped: f32,
 }
 
@@ -93,7 +93,7 @@ fn best_of_slice(trials: &mut Trials<'_>, features: &Features, judged: &[Judged]
     best.map(|judged| judged.number)
 }
 
-/// What may be measured next: all, or a sample with what lies around the best.
+/// The configurations that may be measured next: all, or a sample with the neighbours of the best.
 fn candidates(trials: &mut Trials<'_>) -> Vec<Number> {
     let space = trials.space();
     if space.len() <= JUDGED {
@@ -109,8 +109,8 @@ fn candidates(trials: &mut Trials<'_>) -> Vec<Number> {
     all
 }
 
-/// What trees learn: the logarithm of a cost. All that costs more than the median counts as the
-/// median, as what fails does: trees need not tell the bad from the worse.
+/// The targets of the trees: logarithms of costs. Costs above the median, and failures, count as
+/// the median: trees need not tell the bad from the worse.
 fn targets(made: &[(Number, f64)]) -> Vec<f32> {
     let mut costs: Vec<f64> = made.iter().map(|(_, cost)| *cost).filter(|cost| cost.is_finite()).collect();
     costs.sort_by(f64::total_cmp);
@@ -118,8 +118,7 @@ fn targets(made: &[(Number, f64)]) -> Vec<f32> {
     made.iter().map(|(_, cost)| cost.min(most).max(f64::MIN_POSITIVE).ln() as f32).collect()
 }
 
-/// What a model sees of configurations: each parameter, products of two, and how often 2 divides
-/// each.
+/// The features of configurations: each parameter, products of two, and how often 2 divides each.
 struct Features {
     /// For each parameter that has several values, its place, and a number for each value.
     own: Vec<(usize, Vec<f32>)>,

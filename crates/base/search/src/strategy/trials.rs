@@ -56,7 +56,7 @@ impl<'a> Trials<'a> {
         self.limit.min(self.space.len())
     }
 
-    /// What was measured, in its order.
+    /// The measured configurations with their costs, in the order of the trials.
     pub fn made(&self) -> &[(Number, f64)] {
         &self.made
     }

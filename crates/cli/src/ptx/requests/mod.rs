@@ -273,7 +273,7 @@ fn name(change: &Change) -> &'static str {
     }
 }
 
-/// What to do.
+/// The change, as an instruction to the reader.
 fn sentence(change: &Change) -> String {
     match change {
         Change::Vectorize { elements, alignment } => format!(

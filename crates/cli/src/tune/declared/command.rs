@@ -29,7 +29,7 @@ const SHORTEST: Duration = Duration::from_secs(10);
 const FIRST: Duration = Duration::from_secs(600);
 /// Time that a program has after a signal, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// Between two looks at the clock while a program runs.
+/// Time between two looks at the clock while a program runs.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Searches with the command. Also returns the file of the results.
@@ -89,7 +89,7 @@ struct Runner<'a> {
     is_quiet: bool,
 }
 
-/// What a run left.
+/// The status and output of a run.
 struct Ended {
     status: ExitStatus,
     timed_out: bool,
@@ -147,7 +147,7 @@ impl Runner<'_> {
         let stdout = drained(child.stdout.take());
         let stderr = drained(child.stderr.take());
         let (status, timed_out) = self.wait(&mut child)?;
-        // What the program left behind would disturb the next run, and keep the pipes open.
+        // Processes that the program left would disturb the next run, and keep the pipes open.
         kill_group(child.id(), libc::SIGKILL);
         Ok(Ended { status, timed_out, stdout: received(&stdout), stderr: received(&stderr) })
     }
@@ -174,7 +174,7 @@ impl Runner<'_> {
         self.search.args.timeout.unwrap_or_else(by_first)
     }
 
-    /// What a run says.
+    /// The outcome of a run.
     fn outcome(&self, ended: &Ended) -> Outcome {
         let said = last_line(&ended.stderr);
         if ended.timed_out {
@@ -266,7 +266,7 @@ fn drained(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// What a pipe had; nothing if somebody keeps it open.
+/// The bytes that a pipe had; none if a process keeps it open.
 fn received(pipe: &Receiver<Vec<u8>>) -> Vec<u8> {
     pipe.recv_timeout(GRACE).unwrap_or_default()
 }

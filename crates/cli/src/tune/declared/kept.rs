@@ -1,4 +1,4 @@
-//! The file of a search's results: whole T4 at each moment, with the key that they belong to.
+//! The file of a search's results: complete T4 at each moment, with the key of the results.
 //!
 //! It is replaced at most once a second while a search runs, and when the search ends.
 
@@ -86,7 +86,7 @@ impl File {
     }
 }
 
-/// What the results of a search belong to.
+/// The key of a search's results.
 fn key(search: &Search<'_>) -> anyhow::Result<Key> {
     let mut key: Key = search.args.keys.iter().cloned().collect();
     let words: Vec<String> = search.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -1,8 +1,8 @@
 //! `apex tune --space`: searches among declared parameters ([`apex_search`]).
 //!
-//! What is measured is a command ([`command`]), whoever answers on stdin ([`conversation`]), or the
-//! results of a file ([`replay`]). What was measured is kept in a T4 file ([`kept`]), so that a
-//! search which was interrupted goes on where it was.
+//! Times come from a command ([`command`]), from whoever answers on stdin ([`conversation`]), or
+//! from the results of a file ([`replay`]). Outcomes are kept in a T4 file ([`kept`]), so that an
+//! interrupted search goes on where it was.
 
 mod command;
 mod conversation;
@@ -164,7 +164,7 @@ impl Declared {
     }
 }
 
-/// What a search works on.
+/// The inputs of a search.
 struct Search<'a> {
     args: &'a Declared,
     space: Space,
@@ -318,7 +318,7 @@ fn results_path(search: &Search<'_>, output: Option<&Path>) -> PathBuf {
     output.map_or_else(|| PathBuf::from(name), Path::to_path_buf)
 }
 
-/// What was measured before, from the file of results.
+/// The results of earlier runs, from their file.
 fn earlier(search: &Search<'_>, file: &File) -> anyhow::Result<Results> {
     let mut all = file.read()?;
     if search.args.retry {

@@ -7,7 +7,7 @@ use apex_search::{Number, Space, Value};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// What stands for the definitions of all parameters.
+/// The placeholder of the definitions of all parameters.
 const DEFINES: &str = "defines";
 
 /// Characters of a text that no shell interprets.

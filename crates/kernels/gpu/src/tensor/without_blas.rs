@@ -1,4 +1,4 @@
-//! What stands for cuBLAS in a build without it.
+//! The replacement of cuBLAS in a build without it.
 
 use super::matmul::Backend;
 use super::{Number, Tensor};

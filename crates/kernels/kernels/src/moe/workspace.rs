@@ -27,25 +27,25 @@ pub struct Workspace {
     pub hidden: Buffer<u16>,
     /// Results, `[rows, dim]`, of either type.
     pub rows: Buffer<u16>,
-    /// Of a backward pass, gradients of the products with Gate and Up, `[rows, 2, hidden]`.
+    /// Gradients of the products with Gate and Up in a backward pass, `[rows, 2, hidden]`.
     pub projection_gradient: Buffer<u16>,
-    /// Of a backward pass, the contributions of tiles of columns to the gradients of weights,
-    /// `[rows, tiles]`; of the losses, the contributions of chunks.
+    /// Contributions of tiles of columns to the gradients of weights in a backward pass,
+    /// `[rows, tiles]`; contributions of chunks to the losses.
     pub weight_parts: Buffer<f32>,
 }
 
 /// The elements of a [`Workspace`] that a call needs, beside the counters and the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceLengths {
-    /// Of [`Workspace::counts`].
+    /// Elements of [`Workspace::counts`].
     pub counts: usize,
-    /// Of [`Workspace::hidden`].
+    /// Elements of [`Workspace::hidden`].
     pub hidden: usize,
-    /// Of [`Workspace::rows`].
+    /// Elements of [`Workspace::rows`].
     pub rows: usize,
-    /// Of [`Workspace::projection_gradient`].
+    /// Elements of [`Workspace::projection_gradient`].
     pub projection_gradient: usize,
-    /// Of [`Workspace::weight_parts`].
+    /// Elements of [`Workspace::weight_parts`].
     pub weight_parts: usize,
 }
 
@@ -67,7 +67,7 @@ impl Workspace {
 }
 
 impl Moe {
-    /// What a forward pass needs.
+    /// The lengths that a forward pass needs.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape).
@@ -78,7 +78,7 @@ impl Moe {
         Ok(WorkspaceLengths { counts, hidden, rows, ..WorkspaceLengths::default() })
     }
 
-    /// What a backward pass in this form needs.
+    /// The lengths that a backward pass in this form needs.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape).

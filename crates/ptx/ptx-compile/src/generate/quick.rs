@@ -1,4 +1,4 @@
-//! Quick versions of blocks, for what mostly happens.
+//! Quick versions of blocks, for the usual case.
 //!
 //! A block with several accesses at one address, and a loop that threads leave one by one, are
 //! generated twice. The *quick* version is for strips whose threads are all in the block and access

@@ -2,9 +2,9 @@
 //! `stmatrix` of 16 by 8 bytes.
 //!
 //! Each row has 16 bytes of shared memory, wherever it lies. Elements of six and four bits are
-//! packed at the start of a row, the rest of which is padding; in a register each has a byte. Where
-//! a row's bytes go is the PTX ISA's for 8 by 16, and for transposed tiles what the layouts of
-//! CUTLASS's copy atoms for `ldmatrix` and `stmatrix` of `.b8` say.
+//! packed at the start of a row, the rest of which is padding; in a register each has a byte. The
+//! places of a row's bytes are those of the PTX ISA for 8 by 16, and those of CUTLASS's copy atoms
+//! for `ldmatrix` and `stmatrix` of `.b8` for transposed tiles.
 
 use crate::matrix::transfer::{ROW, SIDE, row_lanes};
 use crate::memory::spaces::{Accessed, Spaces};

@@ -1,8 +1,8 @@
 //! Products of floats of eight bits and less, with or without scales of blocks.
 //!
-//! What tensor cores do with them is not documented by NVIDIA. The models are those that MMA-Sim
-//! (Xie and others, "MMA-Sim", arXiv 2511.10909) gives for `mma` of RTX Blackwell and for `wgmma`
-//! of Hopper; its authors report bitwise equality with both. They refine the rules of
+//! NVIDIA does not document how tensor cores add them. The models are those that MMA-Sim (Xie
+//! and others, "MMA-Sim", arXiv 2511.10909) gives for `mma` of RTX Blackwell and for `wgmma` of
+//! Hopper; its authors report bitwise equality with both. They refine the rules of
 //! [`product`](super::product):
 //!
 //! 1. All products of an instruction and the accumulator make one sum; scales multiply the
@@ -184,7 +184,7 @@ impl Scales {
     }
 }
 
-/// What a cell of D is computed from: a row and a column, and their scales.
+/// The inputs of a cell of D: a row and a column, and their scales.
 struct Cell<'v> {
     row: &'v [Value],
     column: &'v [Value],

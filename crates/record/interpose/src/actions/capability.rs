@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Libraries and calls that are told at most.
 const MOST_TOLD: usize = 256;
 
-/// What the user wants.
+/// The capability that the user wants to be told, if any.
 fn wanted() -> Option<&'static Wanted> {
     static WANTED: OnceLock<Option<Wanted>> = OnceLock::new();
     WANTED.get_or_init(Wanted::of_environment).as_ref()
 }
 
-/// Whether the user wants it.
+/// Whether the user wants one to be told.
 pub fn is_wanted() -> bool {
     wanted().is_some()
 }

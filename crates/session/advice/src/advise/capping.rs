@@ -174,7 +174,7 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     }
 }
 
-/// What a finding would save, with the device's work that it claims.
+/// The saving of a finding with the device's work that it claims, nanoseconds.
 fn all_of(finding: &Finding) -> f64 {
     time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value)
 }

@@ -1,4 +1,4 @@
-//! What the claims of all findings keep together, whichever rules made them:
+//! Limits of the claims of all findings together, whichever rules made them:
 //!
 //! * The part of a general finding's time in which call stacks show the function of a finding that
 //!   leads it is claimed by that one alone.
@@ -15,10 +15,10 @@ use crate::finding::{Finding, Saving};
 use crate::rules;
 use apex_profile::{Figure, Profile};
 
-/// Rules within rules, at most.
+/// Most levels of findings within findings.
 const DEPTH: usize = 4;
 
-/// Makes the claims keep together.
+/// Limits the claims, as the [module](self) says.
 pub(super) fn hold(profile: &Profile, findings: &mut [Finding]) {
     for finding in findings.iter_mut() {
         let apart = finding.apart_ns.filter(|_| finding.within.is_none());

@@ -1,20 +1,20 @@
-//! Which forward work a kernel of the backward pass goes with.
+//! Finds the forward work that a kernel of the backward pass goes with.
 //!
 //! Autograd's threads have no Python, so the call stacks of a backward pass name no line. Its
 //! kernels follow from forward operators: mostly they are of the same kind (products, convolutions,
 //! elementwise) and are launched as often in a step, or twice as often. A kernel of the backward
 //! pass is divided among the forward kernels by their time, those that fit in kind and in number
-//! counting more. This is inferred: who quotes a share of it says so.
+//! counting more. This is inferred, and findings that quote a share of it say so.
 
 use super::costly_line::family_of;
 use super::known::share_where;
 use apex_profile::{CallStack, Profile, Site, StackCount, total};
 
-/// Weight of a forward kernel of another kind, or launched in another number.
+/// Weight of a forward kernel that is of another kind, or is launched another number of times.
 const UNLIKE: f64 = 0.1;
 /// Relative difference of numbers of launches that counts as none.
 const SAME: f64 = 0.1;
-/// Gradients that an operator launches a kernel for, at most.
+/// Most gradients for which an operator launches a kernel each.
 const GRADIENTS: f64 = 3.0;
 
 /// A kernel's work in one of the two passes.

@@ -1,4 +1,4 @@
-//! Arrays of FP32 that an expression turns into FP64, and what follows from it.
+//! Arrays of FP32 that an expression turns into FP64, and the kernels in FP64 that follow.
 
 use super::{Needs, Outcome, Rule, by_name, known};
 use crate::finding::{Scope, Severity};

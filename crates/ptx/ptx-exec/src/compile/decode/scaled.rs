@@ -14,7 +14,7 @@ use crate::operands::Reg;
 /// Bits below the largest exponent to which `mma` cuts addends.
 const KEPT: u32 = 25;
 
-/// What the mnemonic says: `kind::` and the words after it.
+/// The kind in the mnemonic: `kind::` and the words after it.
 struct Said<'m> {
     kind: &'m str,
     /// Types of D, A, B, C, and of the scales.

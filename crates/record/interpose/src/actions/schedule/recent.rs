@@ -4,8 +4,7 @@
 //! # Invariants
 //! 1. *Nothing is taken for something else*: functions, dimensions and parameters are compared, not
 //!    hashes of them.
-//! 2. *What edges follow from is as it was*: the code that is loaded, and the allocations
-//!    ([`Version`]).
+//! 2. *Nothing else has changed*: the loaded code and the allocations are the same ([`Version`]).
 
 use super::edges::Edges;
 use super::heeds;
@@ -13,8 +12,9 @@ use crate::tables::{push, put};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 
-/// Most batches that are remembered for each sequence, and most sequences.
+/// Most batches that are remembered for each sequence.
 const MOST_BATCHES: usize = 4;
+/// Most sequences whose batches are remembered.
 const MOST_SEQUENCES: usize = 1 << 10;
 
 /// Which code and which allocations there are: a number that changes with each change of them.
@@ -26,7 +26,7 @@ pub struct Version {
     pub memory: u64,
 }
 
-/// What edges follow from in a launch: its function, its dimensions, its parameters.
+/// The inputs of the edges in a launch: its function, dimensions and parameters.
 pub type Launch<'a> = (CUfunction, [u32; 7], &'a [u8]);
 
 /// See the [module](self).

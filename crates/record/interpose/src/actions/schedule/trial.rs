@@ -47,7 +47,7 @@ pub struct Trials {
 #[derive(Default)]
 struct Trial {
     uses: u32,
-    /// What batches took the GPU, and the host, as a chain and with branches.
+    /// The time of batches on the GPU, and of the host for them, as a chain and with branches.
     ns: [Vec<u64>; 2],
     host_ns: [Vec<u64>; 2],
     /// What a batch saves with branches; 0 if it is launched as a chain.

@@ -1,4 +1,5 @@
-//! The verdict without a GPU: what was counted, for how long things took says nothing.
+//! The verdict without a GPU. It is about counted work: times of the CPU device say nothing about a
+//! GPU.
 
 use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_profile::{Profile, units};

@@ -116,7 +116,7 @@ fn of_host(job: &Profile, host: &HostProfile) -> String {
     format!("On average {threads:.2} threads ran or were ready to run{most}; launches are not seen.")
 }
 
-/// What of the launches and of the GPU time is the kernels' that were asked for.
+/// The share of the chosen kernels in the launches and the GPU time.
 fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     let (all, Chosen { kernels, profile }) = (part.job, *chosen);
     let launched = all.kernels.iter().filter(|kernel| kernel.launches.any()).count();
@@ -145,8 +145,8 @@ pub fn launches(profile: &Profile) -> String {
     format!("{least}{}", units::counted(profile.totals.kernels_run(), "launch", "launches"))
 }
 
-/// What the accounts of a job are of, where they are of several: `2 ranks`, `3 processes`, `4
-/// GPUs`.
+/// The parts of a job whose accounts are added, if there are several: `2 ranks`, `3 processes`,
+/// `4 GPUs`.
 pub fn together(job: &Profile) -> Option<String> {
     let used = || job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
     let count = used().count();
@@ -167,7 +167,7 @@ pub(super) fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What there is none of in a session without launches, and why: `No …`.
+/// The kind of record that a session without launches lacks, and why, to follow `No`.
 pub fn what_is_missing(profile: &Profile) -> String {
     let recorder = &profile.recorder;
     let is_unreadable =

@@ -181,8 +181,8 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
     within.map_or_else(|| account.clone(), |within| format!("{account}; {within}"))
 }
 
-/// What explains idle time where no finding names the cause: a pause that takes most of it, what a
-/// general finding says, else what the host does for most of it. Also what lies within that.
+/// The explanation of idle time where no finding names the cause: a pause that takes most of it,
+/// what a general finding says, else what the host does for most of it. Also what lies within that.
 fn account_of_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> (String, Option<String>) {
     let idle = accounts.idle_ns().value;
     let paused = total(part.job.activities.iter().map(|activity| activity.long_gaps_ns));
@@ -229,7 +229,7 @@ fn gpus(job: &Profile) -> usize {
     used.map(|activity| activity.device).collect::<BTreeSet<_>>().len()
 }
 
-/// What a finding says of the idle time, and the share of it that it explains: what samples of the
+/// The cause of the idle time by a finding, and the share that it explains: what samples of the
 /// host's call stacks show (`while the host runs …`), or else a known cause, by what it may save.
 fn cause_of_idle(first: &Finding, idle_ns: f64) -> Option<(String, f64)> {
     let share = |time: Figure| (time.value / idle_ns.max(1.0)).min(1.0);
@@ -249,7 +249,7 @@ pub(super) fn within_sentence(title: &str) -> String {
     }
 }
 
-/// What the device does in the account of copies: it has fills, too.
+/// The name of the account of copies, which may also have fills.
 fn what_copies(job: &Profile) -> &'static str {
     let fills = job.time_of_sets().value;
     let copies = job.copies.iter().filter(|copy| !copy.wait());

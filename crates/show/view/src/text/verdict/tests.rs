@@ -1,3 +1,5 @@
+//! Tests of the verdict: the sentences that kinds of profiles get.
+
 use super::counted::how_much;
 use super::remedy::{next_look, remedy};
 use super::spent::within_sentence;

@@ -74,7 +74,7 @@ pub struct Scheduling {
     recent: Recent,
     rests: HashMap<u64, Rest>,
     spans: Vec<Spans>,
-    /// What the last plan took the host.
+    /// The host's time for the last plan.
     plan_ns: u64,
     state: ScheduleState,
 }
