@@ -159,7 +159,7 @@ impl Warp {
     }
 
     /// Divides a warp that is [`whole`](Self::whole) into paths: the lanes at a step, and whether
-    /// others run before them.
+    /// others run before them, from which they stay apart.
     #[cold]
     pub(crate) fn divide(&mut self, paths: &[(u32, u32, bool)]) {
         let whole = self.paths[0].clone();
@@ -167,6 +167,7 @@ impl Warp {
             mask,
             pc,
             epoch: whole.epoch + u32::from(late),
+            apart: late,
             ..whole.clone()
         };
         self.paths = paths.iter().map(part).collect();

@@ -61,6 +61,8 @@ pub(crate) struct Path {
     pub(super) frame: Frame,
     pub(super) returns: Vec<Return>,
     pub(super) epoch: u32,
+    /// Whether it meets no other until it has been picked: it may be in another round of a loop.
+    pub(super) apart: bool,
     pub(crate) state: State,
 }
 
@@ -68,7 +70,8 @@ impl Path {
     /// Lanes at the start of a kernel.
     pub(super) fn new(function: u32, mask: u32) -> Path {
         let frame = Frame::default();
-        Path { function, pc: 0, mask, frame, returns: Vec::new(), epoch: 0, state: State::Ready }
+        let (returns, state) = (Vec::new(), State::Ready);
+        Path { function, pc: 0, mask, frame, returns, epoch: 0, apart: false, state }
     }
 
     /// Makes it what [`new`](Self::new) makes, field by field: a path made elsewhere and moved has
@@ -77,6 +80,7 @@ impl Path {
         (self.function, self.pc, self.mask, self.epoch) = (function, 0, mask, 0);
         self.frame = Frame::default();
         self.returns.clear();
+        self.apart = false;
         self.state = State::Ready;
     }
 
@@ -124,13 +128,16 @@ impl Warp {
     /// Releases lanes that have found each other, merges, and picks the path to run.
     pub(super) fn choose(&mut self) -> Option<usize> {
         if self.paths.len() == 1 && self.paths[0].state == State::Ready {
+            self.paths[0].apart = false;
             return Some(0);
         }
         self.release_members();
         self.merge();
         let ready = |path: &&Path| matches!(path.state, State::Ready | State::Met);
         let first = self.paths.iter().filter(ready).reduce(|a, b| if b.runs_before(a) { b } else { a })?;
-        self.paths.iter().position(|path| path.mask == first.mask)
+        let index = self.paths.iter().position(|path| path.mask == first.mask)?;
+        self.paths[index].apart = false;
+        Some(index)
     }
 
     /// Lets paths go that wait for lanes which now wait too, or have exited.
@@ -153,7 +160,7 @@ impl Warp {
             while other < self.paths.len() {
                 let (a, b) = (&self.paths[index], &self.paths[other]);
                 let state = matches!(a.state, State::Ready | State::Met) && a.state == b.state;
-                if state && a.same_place(b) {
+                if state && !a.apart && !b.apart && a.same_place(b) {
                     let joined = self.paths.swap_remove(other);
                     let path = &mut self.paths[index];
                     path.mask |= joined.mask;

@@ -364,7 +364,8 @@ impl Kernel {
             }
             _ if self.below(4) == 0 => {
                 // Beyond, or misaligned, in some threads.
-                let (bound, far) = (1 + self.below(60), self.random.choose(&["100000000", "2", "-100000"]));
+                let (bound, far) =
+                    (1 + self.below(60), self.random.choose(&["100000000", "2", "-100000000"]));
                 self.add(format_args!("setp.gt.s32 %p4, %t1, {bound}; selp.b32 %n2, {far}, 0, %p4;"));
                 self.add(format_args!("mul.wide.s32 %rd9, %n2, 1; add.s64 %rd9, %rd4, %rd9;"));
                 match self.below(2) {

@@ -138,6 +138,12 @@ fn random_kernels_do_the_same_by_both_engines() {
     compare_all(0..600);
 }
 
+/// Of one warp, some threads fault in the first round of a loop, and a lower one in a later round.
+#[test]
+fn a_fault_of_a_later_round_is_not_reported() {
+    assert_eq!(compare(17_481), (true, is_possible()));
+}
+
 #[test]
 #[ignore = "takes minutes: more kernels than every change needs"]
 fn many_random_kernels_do_the_same_by_both_engines() {
