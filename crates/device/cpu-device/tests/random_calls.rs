@@ -218,7 +218,7 @@ fn make_calls(seed: u64) {
         for (index, symbol) in calls.iter().flat_map(|call| [call; 8]) {
             let types = &signatures[symbol];
             let small = types.iter().skip(1).any(|ty| ty.starts_with('*'));
-            let mut arguments = [0u64; 12];
+            let mut arguments = [0u64; MOST_ARGUMENTS];
             for (at, ty) in types.iter().enumerate() {
                 arguments[at] = world.argument(at, ty, symbol, small);
             }
@@ -230,14 +230,21 @@ fn make_calls(seed: u64) {
     }
 }
 
-fn call(index: usize, a: [u64; 12]) -> CUresult {
-    type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> CUresult;
+/// Arguments of the entry point that has the most, `cuTensorMapEncodeIm2col`.
+const MOST_ARGUMENTS: usize = 15;
+
+fn call(index: usize, arguments: [u64; MOST_ARGUMENTS]) -> CUresult {
+    #[rustfmt::skip]
+    type Any = unsafe extern "C" fn(
+        u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64,
+    ) -> CUresult;
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = arguments;
     let slot = SLOTS[index].load(Ordering::Relaxed);
-    // SAFETY: the slot holds a function of at most twelve arguments that are passed as integers are
+    // SAFETY: the slot holds a function of at most fifteen arguments that are passed as integers are
     // (a float one is then whatever the register holds); pointers are null or lead to `ROOM` bytes.
     unsafe {
         let function = std::mem::transmute::<*mut (), Any>(slot);
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+        function(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
     }
 }
 
