@@ -102,7 +102,7 @@ impl World {
         let (memory, freed) = (common::upload(&[7; 4096]), common::upload(&[7; 64]));
         ok!(cuMemFree_v2(freed));
         let addresses = vec![0, memory, memory + 8, memory + 4000, freed];
-        let rooms = vec![vec![0; ROOM / 8]; 12];
+        let rooms = vec![vec![0; ROOM / 8]; MOST_ARGUMENTS];
         World { random: Random::new(seed), handles, addresses, rooms, zeros: vec![0; ROOM / 8] }
     }
 
