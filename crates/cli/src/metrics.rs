@@ -66,8 +66,8 @@ pub struct Args {
     /// collector, without listening
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
-    /// Push the metrics periodically to an OpenTelemetry collector (OTLP over HTTP, not HTTPS),
-    /// without listening
+    /// Push the metrics periodically to an OpenTelemetry collector (OTLP over HTTP, or HTTPS in
+    /// builds with TLS), without listening
     #[arg(long, value_name = "URL", hide_env_values = true, conflicts_with = "textfile")]
     otlp: Option<String>,
     /// Also push the spans of each session when it has ended: processes, phases, steps, NVTX

@@ -31,7 +31,7 @@ pub struct Destinations {
     /// URL of Prometheus' Alertmanager, such as http://127.0.0.1:9093
     #[arg(long, value_name = "URL", hide_env_values = true)]
     alertmanager: Vec<String>,
-    /// Shell command to run for each alert, with the JSON on stdin; use it for https or mail
+    /// Shell command to run for each alert, with the JSON on stdin; use it for mail
     #[arg(long, value_name = "COMMAND", hide_env_values = true)]
     exec: Vec<String>,
 }

@@ -45,13 +45,11 @@ fn said(pair: &Pair) -> String {
         ),
         None => "one launch instead of two".to_owned(),
     };
-    said.push_str(match &*joined.checked {
-        "same" => "; the same bits on the CPU device",
-        _ => "; ",
-    });
-    if joined.checked != "same" {
-        said.push_str(&joined.checked);
-    }
+    let checked = match &*joined.checked {
+        "same" => "the same bits on the CPU device",
+        other => other,
+    };
+    said.push_str(&format!("; {checked}"));
     if let Some(file) = &joined.file {
         said.push_str(&format!("; {}", apex_untrusted::printable(file)));
     }

@@ -19,8 +19,8 @@ use std::time::Duration;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex hub deliver                       to the hub for which everything waits
-  apex hub deliver --hub http://hub:8765
-  apex hub deliver --hub http://hub:8765 --spool /shared/me/spool --within 60s
+  apex hub deliver --hub https://hub:8765
+  apex hub deliver --hub https://hub:8765 --spool /shared/me/spool --within 60s
   apex hub deliver --list                what waits, and for which hub; sends nothing
   apex hub deliver --hub http://new:8765 --also-for http://old:8765
                                          after the hub has moved, or its token was replaced

@@ -73,7 +73,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --device cpu --check -- ./suspect
   apex run --dashboard -- python train.py
   apex run --host-stacks off -- ./latency_test
-  apex run --hub http://hub:8765 -- python train.py
+  apex run --hub https://hub:8765 -- python train.py
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
   apex run -o job -- torchrun --nproc-per-node 8 train.py
   srun apex run -o job-$SLURM_JOB_ID -- python train.py

@@ -86,7 +86,7 @@ pub struct Declared {
     /// Pairs of runs that confirm the best against the original, at least 10; 0 for none
     #[arg(long, requires = "searched", value_name = "COUNT", default_value = "20", value_parser = parse_pairs)]
     pairs: usize,
-    /// What draws depend on
+    /// The seed of all random draws
     #[arg(long, requires = "searched", value_name = "NUMBER", default_value = "0")]
     seed: u64,
     /// A file on which the times depend, such as the kernel's source; the results are kept for its
