@@ -4,7 +4,7 @@ use crate::Error;
 use crate::trust::{Trust, certificates, provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{CertificateError, ClientConfig, ServerConfig};
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -82,13 +82,42 @@ impl Client {
 fn explained(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let what = match inner {
-        Some(rustls::Error::InvalidCertificate(why)) => format!(
-            "has a certificate that is not trusted ({why}): name the file of its authority, or of the certificate itself"
-        ),
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            format!("has a certificate that is not trusted ({why}): {}", remedy(why))
+        }
         Some(rustls::Error::InvalidMessage(_)) => {
             "does not speak TLS there: write http:// in place of https://".to_owned()
         }
         _ => return error,
     };
     io::Error::new(error.kind(), what)
+}
+
+/// What to do about a certificate that is not trusted.
+fn remedy(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "write a name or address that the certificate has, or name the file of the certificate itself"
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => {
+            "give the server a new one, or set the clock of this host; or name the file of the certificate itself"
+        }
+        _ => "name the file of its authority, or of the certificate itself",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remedy;
+    use rustls::CertificateError;
+
+    #[test]
+    fn the_remedy_is_about_what_is_wrong() {
+        assert!(remedy(&CertificateError::NotValidForName).starts_with("write a name"));
+        assert!(remedy(&CertificateError::Expired).contains("clock"));
+        assert!(remedy(&CertificateError::UnknownIssuer).starts_with("name the file of its authority"));
+    }
 }

@@ -185,7 +185,7 @@ fn shares_sums(index: &str) -> bool {
 fn searches(body: &str) -> bool {
     let source = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .f32 x) {{
-         .reg .f32 %f, %x, %s; .reg .b64 %p, %a; .reg .pred %q;
+         .reg .f32 %f, %x, %s; .reg .b64 %p, %a; .reg .pred %q, %r;
          ld.param.u64 %p, [p]; ld.param.f32 %x, [x]; cvta.to.global.u64 %a, %p; mov.f32 %s, %x;
          again: {body} add.s64 %a, %a, 4; @%q bra again;
          st.global.f32 [%a], %s; ret; }}"
@@ -202,6 +202,12 @@ fn a_linear_search_is_told_apart() {
     assert!(!searches(sums), "the values are used");
     let one = "ld.global.f32 %f, [%p]; setp.lt.f32 %q, %f, %x;";
     assert!(!searches(one), "a flag that is waited for");
+    let count = "ld.global.f32 %f, [%a]; setp.lt.f32 %r, %f, %x; @%r add.f32 %s, %s, 0f3F800000; \
+                 setp.lt.s64 %q, %a, 4096;";
+    assert!(!searches(count), "values are counted, and all are read");
+    let bounded =
+        "ld.global.f32 %f, [%a]; setp.lt.f32 %r, %f, %x; setp.lt.s64 %q, %a, 4096; and.pred %q, %q, %r;";
+    assert!(searches(bounded), "the table has an end, too");
 }
 
 #[test]

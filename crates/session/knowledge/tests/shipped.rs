@@ -127,6 +127,56 @@ match = { kernels = ["slow_*"] }
 example = { kernel = "slow_copy" }
 "#;
 
+/// Identifiers of the causes that are about a statement: of the device's time, of the host's, or of
+/// how a kernel is made.
+fn named_by(statement: &str) -> BTreeSet<String> {
+    let is_about = |cause: &Cause| {
+        cause.names_line(statement) || cause.names_host_line(statement) || cause.names_maker(statement)
+    };
+    all().into_iter().filter(is_about).map(|cause| cause.id).collect()
+}
+
+#[test]
+fn statements_that_only_look_like_a_cause_are_not_taken_for_it() {
+    let others = [
+        ("divergence-by-all-derivatives", "change = rate * laplacian(u) - u * v * v"),
+        ("real-part-of-a-transform", "psi = jnp.fft.ifft(jnp.fft.fft(psi) * kinetic)"),
+        ("masked-blocks-computed", "x = tl.where((m[:, None] >= 0) & (n[None, :] >= 0), x, 0.0)"),
+        ("scores-by-expansion", "x = torch.cat((self.cls_token.expand(b, -1, -1), x), 1)"),
+        ("window-moved-each-step", "labels = torch.cat((tokens[:, 1:], last), 1)"),
+        ("filters-for-each-sample", "y = F.conv2d(x, self.weight, groups=num_channels)"),
+        ("texts-scored-one-choice-at-a-time", "x = torch.cat((self.prefix, x), 1)"),
+        ("kernel-compiled-for-debugging", "parser.add_argument(\"-G\", \"--grid\", type=int)"),
+        ("times-read-in-step", "tree = parser.parse(source)"),
+        ("searched-in-a-list", "if word in self.vocabulary:"),
+        ("searched-in-a-list", "return self.fast(x) if self.mode in (\"a\", \"b\") else self.slow(x)"),
+    ];
+    for (cause, statement) in others {
+        assert!(!named_by(statement).contains(cause), "{cause}: {statement}");
+    }
+    let same = [
+        ("masked-blocks-computed", "score = tl.where(own[:, None] >= other[None, :], score, -1.0e6)"),
+        ("filters-for-each-sample", "y = F.conv2d(x, filters, groups=b * channels)"),
+        ("times-read-in-step", "moment = parser.parse(row.timestamp)"),
+        ("kernel-compiled-for-debugging", "kernel = cp.RawKernel(SOURCE, \"f\", options=(\"-G\",))"),
+        ("searched-in-a-list", "if name in known:"),
+    ];
+    for (cause, statement) in same {
+        assert!(named_by(statement).contains(cause), "{cause}: {statement}");
+    }
+}
+
+/// A loop whose end is that of the rows leaves out the blocks beyond the mask.
+#[test]
+fn a_loop_that_ends_at_the_diagonal_is_no_masked_one() {
+    let causes = all();
+    let masked = causes.iter().find(|cause| cause.id == "masked-blocks-computed").expect("the cause");
+    for ends in ["for n in range(0, hi, OTHERS):", "for n in range(0, start_m * OWN, OTHERS):"] {
+        assert!(masked.is_excepted_by(ends), "{ends}");
+    }
+    assert!(!masked.is_excepted_by("for other in range(0, WORDS, OTHERS):"));
+}
+
 fn with(text: &str) -> Result<Knowledge, String> {
     Knowledge::with_files([(Path::new("mine.toml"), text)]).map_err(|error| error.to_string())
 }

@@ -9,7 +9,7 @@ use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::Atom;
 use crate::body::{InstructionId, RegisterId};
 use crate::instruction::{Direction, Opcode, accesses};
-use crate::syntax::StateSpace;
+use crate::syntax::{ScalarType, StateSpace};
 
 /// Most passes over a loop until what depends on a load is known; beyond them it is not told.
 const MOST_PASSES: usize = 8;
@@ -50,24 +50,52 @@ impl Listing<'_, '_> {
         found.tell(FactKind::LinearSearch, parts, all);
     }
 
-    /// Whether a loop compares what it loads, and does nothing else with it.
+    /// Whether a loop does nothing with what it loads but to compare it, and ends by the comparison:
+    /// one that counts what compares goes over the whole table.
     fn is_compared(&self, load: usize, index: usize) -> bool {
         let loaded = self.depends(load, index);
         let mut own = 0;
         self.operations[load].writes(&self.body.lines[load], self.body, &mut |_| own += 1);
-        let lines = self.body.lines.iter().zip(self.operations.iter()).enumerate();
-        let mut compares = lines.filter(|(at, (_, operation))| {
-            self.innermost[*at] == Some(index) && operation.opcode == Some(Opcode::Setp)
-        });
-        own == 1
-            && loaded.len() == 1
-            && compares.any(|(_, (line, operation))| {
+        own == 1 && loaded.len() == 1 && self.ends_by(&self.deciding(loaded, index), index)
+    }
+
+    /// The predicates that a loop computes from values, by comparisons and from such predicates.
+    fn deciding(&self, values: HashSet<RegisterId>, index: usize) -> HashSet<RegisterId> {
+        let mut known = values;
+        for _ in 0..MOST_PASSES {
+            let before = known.len();
+            for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+                let is_of_predicates = operation.opcode == Some(Opcode::Setp)
+                    || operation.types().iter().any(|ty| *ty == ScalarType::Pred);
+                if self.innermost[at] != Some(index) || !is_of_predicates {
+                    continue;
+                }
                 let (mut reads, (_, sources)) = (false, operation.split(&line.operands));
                 for source in sources {
-                    source.registers(self.body, &mut |register| reads |= loaded.contains(&register));
+                    source.registers(self.body, &mut |register| reads |= known.contains(&register));
                 }
-                reads
-            })
+                if reads {
+                    operation.writes(line, self.body, &mut |register| {
+                        known.insert(register);
+                    });
+                }
+            }
+            if known.len() == before {
+                break;
+            }
+        }
+        known
+    }
+
+    /// Whether one of these predicates decides if a loop is left.
+    fn ends_by(&self, predicates: &HashSet<RegisterId>, index: usize) -> bool {
+        let inside = &self.loops[index].blocks;
+        inside.iter().map(|block| &self.flow.blocks[block.index()]).any(|block| {
+            let last = &self.body.lines[block.end.index() - 1];
+            let guard = last.guard.as_ref().and_then(|guard| guard.symbol.register());
+            let leaves = block.leaves || block.successors.iter().any(|next| !inside.contains(next));
+            leaves && guard.is_some_and(|guard| predicates.contains(&guard))
+        })
     }
 
     /// Whether an access goes on by its own size from round to round of its loop.

@@ -320,7 +320,8 @@ impl Idle {
         match self {
             Self::Modelled(idle) if had > 0.0 => {
                 for cause in causes {
-                    idle.entry(*cause).and_modify(|time| *time -= *time / had * taken);
+                    // Rounding leaves no less than nothing.
+                    idle.entry(*cause).and_modify(|time| *time = (*time - *time / had * taken).max(0.0));
                 }
             }
             Self::Modelled(_) => {}
@@ -350,4 +351,20 @@ fn ancestors_and_self<'f>(
 
 pub(super) fn time_of(finding: &Finding) -> f64 {
     finding.saving.time_ns.map_or(0.0, |time| time.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Idle;
+    use apex_profile::IdleCause;
+
+    #[test]
+    fn taking_all_idle_time_leaves_no_less_than_none() {
+        let causes = [IdleCause::Launching, IdleCause::Allocating];
+        // 0.1 ns are less than their part of the sum, as it is rounded.
+        let mut idle = Idle::Modelled([(causes[0], 0.1), (causes[1], 0.7)].into());
+        idle.take(&causes, 1.0);
+        assert!(idle.take(&causes, 1.0) >= 0.0);
+        assert!(causes.iter().all(|cause| idle.during(&[*cause]) >= 0.0));
+    }
 }

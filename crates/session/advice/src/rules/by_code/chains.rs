@@ -50,7 +50,7 @@ pub(in crate::rules) const SEARCH: Rule = Rule {
     title: "A linear search in each thread",
     severity: Severity::High,
     detects: "By the PTX of a kernel with at least 5% of the GPU time, at least half of the accesses to global memory are loads in a \
-        loop that goes along a table and only compares what it loads. Loops count 8 times.",
+        loop that goes along a table, only compares what it loads, and ends by a comparison. Loops count 8 times.",
     source: "ptx::facts. The threshold is APEX's own.",
     why: "A thread reads half of the table on average, one value after the other, and a warp as far as its slowest lane; a binary \
         search of 2,048 sorted values reads 11.",
