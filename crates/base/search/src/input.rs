@@ -14,6 +14,8 @@ use crate::expression::{self, Fault};
 use crate::space::{Number, Parameter, Space, SpaceError};
 use crate::{Named, Value};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 
 /// A space, and the configuration that the program has without tuning.
 #[derive(Clone, Debug)]
@@ -30,6 +32,9 @@ pub enum InputError {
     /// It is no JSON of these forms.
     #[error("it describes no space: {0}")]
     Json(#[from] serde_json::Error),
+    /// It has a member that the short form does not have.
+    #[error("its member `{0}` has no meaning: there are `parameters`, `restrictions` and `original`")]
+    Member(String),
     /// The values of a parameter cannot be evaluated.
     #[error("the values of parameter `{0}`: {1}")]
     Values(String, Fault),
@@ -55,6 +60,9 @@ struct File {
     configurations: Option<Vec<Vec<usize>>>,
     #[serde(rename = "ConfigurationSpace")]
     t1: Option<ConfigurationSpace>,
+    /// What the short form does not have: a mistyped `restrictions` must not allow everything.
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +118,9 @@ pub fn read(text: &str) -> Result<Input, InputError> {
     let Some(Named(parameters)) = file.parameters else {
         return Err(<serde_json::Error as serde::de::Error>::custom("it has no member `parameters`").into());
     };
+    if let Some(name) = file.others.into_keys().next() {
+        return Err(InputError::Member(name));
+    }
     let parameters = parameters.into_iter().map(|(name, values)| {
         let values = values.evaluate(&name)?;
         Ok(Parameter { name, values })

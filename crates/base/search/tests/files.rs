@@ -122,6 +122,10 @@ fn wrong_spaces_are_named() {
         said(r#"{"parameters": {"x": "open('/etc/passwd')"}}"#).split(" (").next().unwrap(),
         "the values of parameter `x`: calls of `open` are not supported"
     );
+    for member in ["restriction", "orignal"] {
+        let text = said(&format!(r#"{{"parameters": {{"x": [1]}}, "{member}": []}}"#));
+        assert!(text.starts_with(&format!("its member `{member}` has no meaning")), "{text}");
+    }
     assert!(said(r#"{"parameters": {"x": [1, null]}}"#).contains("it describes no space"));
     let original = r#"{"parameters": {"x": [1, 2]}, "original": {"x": 3}}"#;
     assert!(said(original).contains("`original` is no configuration"));

@@ -177,6 +177,7 @@ fn write(path: &Path, candidate: &Candidate, joined: &Joined) -> anyhow::Result<
             "// Parameter {first} of the first kernel and parameter {second} of the second must be equal."
         );
     }
+    text += "// Proven for the recorded arguments: with others, what one thread stores may be what another reads.\n";
     let _ = write!(text, "{}", joined.fused.module);
     replace::in_mode(path, 0o644, text.as_bytes()).with_context(|| format!("cannot write {shown}"))
 }

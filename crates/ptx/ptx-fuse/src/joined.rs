@@ -18,6 +18,12 @@ use std::collections::HashMap;
 /// The label between both kernels' code.
 const SEAM: &str = "$apex_seam";
 
+/// Whether a name may be one of the joined kernel's own: within a kernel's code, it would hide that
+/// one.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name == SEAM || name.starts_with(NAME)
+}
+
 /// The module with the joined kernel, and where its parameters come from.
 pub(crate) fn module(
     first: Kernel<'_>,

@@ -177,8 +177,8 @@ impl<'m> Kernel<'m> {
     }
 }
 
-/// Refuses what cannot be moved into another module: names of the module, and declarations that are
-/// not of a thread.
+/// Refuses what cannot be moved into another module: names of the module, declarations that are not
+/// of a thread, and names that the joined kernel has for its own parameters and labels.
 fn check(part: Part, module: &Module, function: &Function) -> Result<(), Refusal> {
     let mut found = None;
     let mut refuse = |text: String, line: u32| {
@@ -196,9 +196,12 @@ fn check(part: Part, module: &Module, function: &Function) -> Result<(), Refusal
         }),
         Statement::Variable(variable) => {
             let own = [StateSpace::Reg, StateSpace::Local].contains(&variable.space);
-            if !own || is_of_module(&variable.name) {
+            if !own || is_of_module(&variable.name) || joined::is_reserved(&variable.name) {
                 refuse(variable.name.to_string(), variable.position.line);
             }
+        }
+        Statement::Label(name, position) if joined::is_reserved(name) => {
+            refuse(name.to_string(), position.line);
         }
         Statement::Prototype(prototype) => refuse(prototype.name.to_string(), 0),
         Statement::CallTargets(name, _) => refuse(name.to_string(), 0),

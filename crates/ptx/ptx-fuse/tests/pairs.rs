@@ -228,6 +228,23 @@ fn what_belongs_to_a_module_is_refused() {
     assert!(matches!(Pair::of(&bar, &double, A_TO_B).fused(Rules::ALL), Err(Refusal::Alone(Part::First, _))));
 }
 
+#[test]
+fn names_of_the_joined_kernel_are_refused() {
+    let double = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let next = elementwise('c', 'b', "add.f32 %f2, %f1, %f1");
+    // A thread that returns early would go on at this label.
+    let label = double
+        .replace("add.f32 %f2", "setp.gt.f32 %p1, %f1, 0f40000000; @%p1 ret; bra $Y;\n$apex_seam:\nmov.f32 %f1, 0f00000000;\n$Y:\nadd.f32 %f2");
+    let variable = double.replace("$X:", "$X: { .reg .b32 apex_fused_param_0; }");
+    for (kernel, name) in [(label, "$apex_seam"), (variable, "apex_fused_param_0")] {
+        for (part, pair) in [(Part::First, [&kernel, &next]), (Part::Second, [&double, &kernel])] {
+            let refusal = Pair::of(pair[0], pair[1], A_TO_B).fused(Rules::ALL).unwrap_err();
+            let Refusal::Construct(found, text, _) = &refusal else { panic!("{refusal}") };
+            assert_eq!((*found, text.as_str()), (part, name));
+        }
+    }
+}
+
 fn corpus() -> Vec<Case> {
     let mut cases = written::cases();
     cases.extend(traps::cases());

@@ -39,7 +39,8 @@ use std::process::ExitCode;
 docs/requests.md says how accesses are counted and which changes there are.
 
 Exits with status 0 if no access asks for more than it needs; with status 1 if one does; with status 2 if the command \
-line is wrong; with status 125 if the file or session cannot be read or has no PTX of a kernel.")]
+line is wrong; with status 125 if the file or session cannot be read or has no PTX of a kernel, or if no GPU \
+makes the launch.")]
 pub struct Args {
     /// A file of PTX, a fatbin, a program or library that holds fatbins, or the folder of a session
     #[arg(value_name = "FILE")]
@@ -166,6 +167,19 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if wasteful { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
 }
 
+/// Most threads of a block, on every GPU.
+const MOST_THREADS: u64 = 1024;
+
+/// Refuses a launch that no GPU makes: its middle warp, which is counted, does not exist.
+fn refuse_impossible(launch: &LaunchConfig) -> anyhow::Result<()> {
+    if launch.blocks() == 0 || !(1..=MOST_THREADS).contains(&launch.threads_per_block()) {
+        bail!(
+            "no GPU launches {launch}: a grid has at least one block, and a block 1 to {MOST_THREADS} threads"
+        );
+    }
+    Ok(())
+}
+
 /// The kernels of a file in the launch that the command line describes.
 fn of_file(args: &Args) -> anyhow::Result<Vec<Kernel>> {
     let shown = apex_untrusted::shown(&args.file);
@@ -175,6 +189,7 @@ fn of_file(args: &Args) -> anyhow::Result<Vec<Kernel>> {
     };
     let launch =
         LaunchConfig { dynamic_shared_bytes: args.shared.unwrap_or(0), ..LaunchConfig::new(grid, block) };
+    refuse_impossible(&launch)?;
     let images = embedded::images(&bytes).map_err(|error| anyhow!("cannot read {shown}: {error}"))?;
     let mut all = Vec::new();
     for text in images.iter().filter_map(|contents| contents.ptx_for(u32::MAX)) {
@@ -299,6 +314,22 @@ fn sentence(change: &Change) -> String {
             "transpose through a tile in shared memory, so that global memory is accessed along \
              its rows"
                 .to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_that_no_gpu_makes_are_refused() {
+        let of = |grid: [u32; 3], block: [u32; 3]| {
+            refuse_impossible(&LaunchConfig::new(Dim3::from(grid), Dim3::from(block)))
+        };
+        of([4, 1, 1], [32, 32, 1]).unwrap();
+        for (grid, block) in [([0, 1, 1], [32, 1, 1]), ([1, 1, 1], [0, 1, 1]), ([1, 1, 1], [33, 32, 1])] {
+            assert!(of(grid, block).unwrap_err().to_string().contains("no GPU launches"));
         }
     }
 }

@@ -15,8 +15,12 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_.,:+/=@%- ".contains(c)
 }
 
-/// Refuses a command that names something like a parameter, and texts that a shell may interpret.
+/// Refuses a command that names something like a parameter, texts that a shell may interpret, and a
+/// parameter that hides [`DEFINES`].
 pub fn check(space: &Space, command: &[OsString]) -> anyhow::Result<()> {
+    if space.parameters().iter().any(|parameter| parameter.name == DEFINES) {
+        bail!("a parameter cannot be called `{DEFINES}`: `{{{DEFINES}}}` stands for all of them");
+    }
     let known = || space.parameters().iter().map(|parameter| parameter.name.as_str()).chain([DEFINES]);
     for word in command {
         for name in placeholders(word.as_bytes()) {
@@ -191,6 +195,8 @@ mod tests {
         assert!(said(&["sh", "-c", "./a {type}"]).contains("a shell may interpret"));
         assert!(said(&["sh", "-c", "./a {defines}"]).contains("a shell may interpret"));
         check(&space(), &on(&["./a", "{type}", "{block}", "{print}"])).unwrap();
+        let hiding = Space::new(vec![Parameter::new(DEFINES, [1, 2])], &[]).unwrap();
+        assert!(check(&hiding, &[]).unwrap_err().to_string().contains("cannot be called `defines`"));
         for wrong in ["block", "blok=32", "block=33"] {
             configuration(&space(), None, wrong).unwrap_err();
         }

@@ -4,6 +4,7 @@ use super::{Search, substitution};
 use crate::text::{Ink, Style, wrap};
 use crate::units;
 use apex_search::{Found, Kept, Number};
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -87,13 +88,41 @@ fn trials(search: &Search<'_>, found: &Found) -> String {
     text + "."
 }
 
-/// The command with the values, as a person runs it.
+/// The command with the values, as a person types it into a shell.
 fn command(search: &Search<'_>, number: Number) -> String {
     let space = &search.space;
     let names = space.parameters().iter().map(|parameter| &parameter.name);
-    let set = names
-        .zip(space.values(number))
-        .map(|(name, value)| format!("{name}={}", apex_untrusted::shown(value.to_string())));
+    let set =
+        names.zip(space.values(number)).map(|(name, value)| format!("{name}={}", quoted(value.to_string())));
     let words = substitution::words(space, number, search.command);
-    set.chain(words.iter().map(apex_untrusted::shown)).collect::<Vec<_>>().join(" ")
+    set.chain(words.iter().map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it for itself.
+fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = apex_untrusted::shown(word);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.,:+/=@%-".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (word, expected) in [
+            ("./bench", "./bench"),
+            ("-Dtile=4", "-Dtile=4"),
+            ("nvcc -Da=1 k.cu && ./k", "'nvcc -Da=1 k.cu && ./k'"),
+            ("it's", r"'it'\''s'"),
+            ("$(id)", "'$(id)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
+    }
 }
