@@ -65,8 +65,8 @@ impl Listing<'_, '_> {
         for _ in 0..MOST_PASSES {
             let before = known.len();
             for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
-                let is_of_predicates = operation.opcode == Some(Opcode::Setp)
-                    || operation.types().iter().any(|ty| *ty == ScalarType::Pred);
+                let is_of_predicates =
+                    operation.opcode == Some(Opcode::Setp) || operation.types().contains(&ScalarType::Pred);
                 if self.innermost[at] != Some(index) || !is_of_predicates {
                     continue;
                 }
