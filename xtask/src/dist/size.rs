@@ -11,10 +11,10 @@ type Limits = [(&'static str, u64); 2];
 /// Limits in packages, which are optimised between crates.
 pub const PACKAGED: Limits = [("apex", 18_500_000), ("libapex.so", 1_740_000)];
 
-/// Limits after `cargo build --release`: a twenty-fifth above what rustc 1.95 builds (21.1 and
-/// 1.73 MB), since users test with other versions.
+/// Limits after `cargo build --release`: a twenty-fifth above what rustc 1.95 builds (22.4 and
+/// 1.76 MB), since users test with other versions.
 #[cfg(test)]
-const RELEASE: Limits = [("apex", 22_000_000), ("libapex.so", 1_800_000)];
+const RELEASE: Limits = [("apex", 23_300_000), ("libapex.so", 1_830_000)];
 
 /// Compares built files with limits.
 ///
