@@ -5,8 +5,11 @@ use apex_kernels::{
 };
 
 use crate::call::{Call, Failure};
+use crate::integers;
 use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 
+/// The name of the operations in errors.
+const NAME: &str = "attention";
 /// Forms, whose number is their place here plus one. The standard form is not among them: it needs
 /// memory for all scores.
 const FORMS: [AttentionForm; 3] = [AttentionForm::Flash, AttentionForm::Hopper, AttentionForm::Decode];
@@ -30,19 +33,12 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     }
     let layout = layout_of(layout)?;
     let mask = mask_of(mask, left, right)?;
-    let form = match form {
-        0 => None,
-        number => {
-            let form = usize::try_from(number - 1).ok().and_then(|place| FORMS.get(place));
-            Some(*form.ok_or_else(|| unknown("form", number))?)
-        }
-    };
+    let form = integers::form(NAME, &FORMS, form)?;
     Ok((shape, Options { mask, scale: Some(call.numbers[0] as f32), layout, form }))
 }
 
 pub fn size(name: &str, number: i64) -> Result<usize, Failure> {
-    usize::try_from(number)
-        .map_err(|_| Failure::invalid(format!("attention: {name} is {number}, and must not be negative")))
+    integers::size(NAME, name, number)
 }
 
 pub fn layout_of(number: i64) -> Result<Layout, Failure> {
@@ -64,12 +60,12 @@ pub fn mask_of(number: i64, left: i64, right: i64) -> Result<Mask, Failure> {
 }
 
 fn unknown(what: &str, number: i64) -> Failure {
-    Failure::invalid(format!("attention: there is no {what} {number}"))
+    integers::unknown(NAME, what, number)
 }
 
 /// The number of a form.
 pub fn number(form: AttentionForm) -> i32 {
-    FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
+    integers::number(&FORMS, form)
 }
 
 /// Bytes of the workspace of a forward pass, and the number of its form.

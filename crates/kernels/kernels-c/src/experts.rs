@@ -8,8 +8,11 @@ use apex_kernels::moe::{
 };
 
 use crate::call::{Call, Failure};
+use crate::integers;
 use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 
+/// The name of the operations in errors.
+const NAME: &str = "experts";
 /// Forms, whose number is their place here plus one.
 const FORMS: [MoeForm; 2] = [MoeForm::Portable, MoeForm::Hopper];
 
@@ -18,10 +21,7 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     let &[tokens, experts, top_k, dim, hidden, gate, renormalise, capacity, form] = call.integers else {
         unreachable!("the number of integers has been checked");
     };
-    let size = |name: &str, number: i64| {
-        usize::try_from(number)
-            .map_err(|_| Failure::invalid(format!("experts: {name} is {number}, and must not be negative")))
-    };
+    let size = |name: &str, number: i64| integers::size(NAME, name, number);
     let shape = Shape {
         tokens: size("tokens", tokens)?,
         experts: size("experts", experts)?,
@@ -32,26 +32,16 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     let gate = match gate {
         0 => Gate::Softmax,
         1 => Gate::Sigmoid,
-        other => return Err(unknown("gate", other)),
+        other => return Err(integers::unknown(NAME, "gate", other)),
     };
-    let form = match form {
-        0 => None,
-        number => {
-            let form = usize::try_from(number - 1).ok().and_then(|place| FORMS.get(place));
-            Some(*form.ok_or_else(|| unknown("form", number))?)
-        }
-    };
+    let form = integers::form(NAME, &FORMS, form)?;
     let capacity = usize::try_from(capacity).ok();
     Ok((shape, Options { gate, renormalise: renormalise != 0, capacity, form }))
 }
 
-fn unknown(what: &str, number: i64) -> Failure {
-    Failure::invalid(format!("experts: there is no {what} {number}"))
-}
-
 /// The number of a form.
 fn number(form: MoeForm) -> i32 {
-    FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
+    integers::number(&FORMS, form)
 }
 
 /// Bytes of the parts of a plan, in the order in which they lie in the caller's tensor: the widest
@@ -92,8 +82,8 @@ fn bytes(shape: &Shape, lengths: &WorkspaceLengths, plans: bool) -> Result<u64, 
     Ok(words.iter().sum::<u64>() + halves.iter().sum::<u64>() + plan)
 }
 
-/// Experts that use the call's workspace, and that workspace, which must live as long as anything is
-/// launched.
+/// Experts that use the call's workspace, and that workspace, which must live as long as anything
+/// is launched.
 fn with_workspace(
     kernels: &Kernels,
     call: &Call<'_>,

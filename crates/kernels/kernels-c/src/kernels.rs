@@ -111,8 +111,8 @@ impl<'c> Borrowed<'c> {
         self.buffer(address, elements as usize)
     }
 
-    /// `len` elements of the tensor at a place, from so many bytes behind its start on. There must be
-    /// as many.
+    /// `len` elements of the tensor at a place, from so many bytes behind its start on. There must
+    /// be as many.
     pub fn part<T: Pod>(&self, place: usize, start: usize, len: usize) -> Result<Buffer<T>, Failure> {
         let Tensor { address, elements, .. } = self.tensors[place];
         let end = start + len * size_of::<T>();

@@ -21,6 +21,7 @@
 mod attention;
 mod call;
 mod experts;
+mod integers;
 mod kernels;
 mod norms;
 mod operation;
@@ -59,8 +60,8 @@ pub extern "C" fn apex_kernels_version() -> u32 {
 /// [`Header::stream`] is a stream of the device's primary context. Each tensor's address is that of
 /// as many elements of the device's memory, valid for reads, and outputs for writes, until the
 /// stream has done what it was given; the same holds for the workspace. Starts of sequences are as
-/// [`apex_kernels::Sequences::from_starts`] needs them, and a plan and projections that are inputs are
-/// those of a forward pass with the same integers. Until then nobody else
+/// [`apex_kernels::Sequences::from_starts`] needs them, and a plan and projections that are inputs
+/// are those of a forward pass with the same integers. Until then nobody else
 /// writes to them, nor reads outputs or the workspace, but in the order of the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn apex_kernels_run(operation: *const c_char, call: *const Header) -> i32 {

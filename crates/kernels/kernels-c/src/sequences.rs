@@ -6,8 +6,8 @@ use crate::attention::{bytes, layout_of, mask_of, number, size, with_workspace};
 use crate::call::{Call, Failure};
 use crate::kernels::{Borrowed, Kernels};
 
-/// A problem, as the integers and numbers of a call say it: the shape of all sequences together, and
-/// the most queries and keys of one.
+/// A problem, as the integers and numbers of a call say it: the shape of all sequences together,
+/// and the most queries and keys of one.
 fn problem(call: &Call<'_>) -> Result<(Shape, [usize; 2], Options), Failure> {
     let &[heads, key_heads, queries, keys, dim, layout, mask, left, right, longest_queries, longest_keys] =
         call.integers
