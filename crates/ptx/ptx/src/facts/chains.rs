@@ -8,32 +8,35 @@ use std::collections::HashSet;
 use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::Atom;
 use crate::body::{InstructionId, RegisterId};
-use crate::instruction::{Direction, Opcode, accesses};
+use crate::instruction::{Direction, Opcode, Operation, accesses};
 use crate::syntax::{ScalarType, StateSpace};
 
 /// Most passes over a loop until what depends on a load is known; beyond them it is not told.
 const MOST_PASSES: usize = 8;
 
 impl Listing<'_, '_> {
+    /// Loads from an address that the round before has loaded.
     pub(super) fn chains(&self, found: &mut Found<'_>) {
-        let (mut all, mut parts) = (0.0, Parts::default());
-        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
-            let accessed = accesses(operation, &line.operands);
-            let Some(access) = accessed.first().filter(|one| one.space == Some(StateSpace::Global)) else {
-                continue;
-            };
-            all += self.weights[at];
-            let is_load = access.direction == Direction::Load && !operation.is_strong();
-            let (Some(index), Some(address)) = (self.innermost[at], access.base.register()) else { continue };
-            if is_load && self.depends(at, index).contains(&address) {
-                parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
-            }
-        }
-        found.tell(FactKind::ChainOfLoads, parts, all);
+        self.tell_loads(FactKind::ChainOfLoads, found, |at, index, address| {
+            address.is_some_and(|address| self.depends(at, index).contains(&address))
+        });
     }
 
     /// Loops that load one value after another for nothing but a comparison.
     pub(super) fn searches(&self, found: &mut Found<'_>) {
+        self.tell_loads(FactKind::LinearSearch, found, |at, index, _| {
+            self.is_compared(at, index) && self.steps(at, index) && !self.writes_data(index)
+        });
+    }
+
+    /// Tells those loads of loops from global memory that are such, by instruction, loop and register
+    /// of the address.
+    fn tell_loads(
+        &self,
+        kind: FactKind,
+        found: &mut Found<'_>,
+        is_such: impl Fn(usize, usize, Option<RegisterId>) -> bool,
+    ) {
         let (mut all, mut parts) = (0.0, Parts::default());
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let accessed = accesses(operation, &line.operands);
@@ -43,15 +46,15 @@ impl Listing<'_, '_> {
             all += self.weights[at];
             let is_load = access.direction == Direction::Load && !operation.is_strong();
             let Some(index) = self.innermost[at].filter(|_| is_load) else { continue };
-            if self.is_compared(at, index) && self.steps(at, index) && !self.writes_data(index) {
+            if is_such(at, index, access.base.register()) {
                 parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
             }
         }
-        found.tell(FactKind::LinearSearch, parts, all);
+        found.tell(kind, parts, all);
     }
 
-    /// Whether a loop does nothing with what it loads but to compare it, and ends by the comparison:
-    /// one that counts what compares goes over the whole table.
+    /// Whether a loop does nothing with what it loads but to compare it, and ends by the
+    /// comparison: one that counts what compares goes over the whole table.
     fn is_compared(&self, load: usize, index: usize) -> bool {
         let loaded = self.depends(load, index);
         let mut own = 0;
@@ -61,30 +64,10 @@ impl Listing<'_, '_> {
 
     /// The predicates that a loop computes from values, by comparisons and from such predicates.
     fn deciding(&self, values: HashSet<RegisterId>, index: usize) -> HashSet<RegisterId> {
-        let mut known = values;
-        for _ in 0..MOST_PASSES {
-            let before = known.len();
-            for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
-                let is_of_predicates =
-                    operation.opcode == Some(Opcode::Setp) || operation.types().contains(&ScalarType::Pred);
-                if self.innermost[at] != Some(index) || !is_of_predicates {
-                    continue;
-                }
-                let (mut reads, (_, sources)) = (false, operation.split(&line.operands));
-                for source in sources {
-                    source.registers(self.body, &mut |register| reads |= known.contains(&register));
-                }
-                if reads {
-                    operation.writes(line, self.body, &mut |register| {
-                        known.insert(register);
-                    });
-                }
-            }
-            if known.len() == before {
-                break;
-            }
-        }
-        known
+        let is_of_predicates = |operation: &Operation| {
+            operation.opcode == Some(Opcode::Setp) || operation.types().contains(&ScalarType::Pred)
+        };
+        self.computed(values, index, is_of_predicates).0
     }
 
     /// Whether one of these predicates decides if a loop is left.
@@ -121,32 +104,45 @@ impl Listing<'_, '_> {
     }
 
     /// The registers whose values a loop computes from what an instruction of it loads; those that
-    /// a comparison decides are left out.
+    /// a comparison decides are left out. None if there are too many steps between.
     fn depends(&self, load: usize, index: usize) -> HashSet<RegisterId> {
-        let mut depends = HashSet::new();
+        let mut loaded = HashSet::new();
         self.operations[load].writes(&self.body.lines[load], self.body, &mut |register| {
-            depends.insert(register);
+            loaded.insert(register);
         });
+        let (depends, are_all) =
+            self.computed(loaded, index, |operation| operation.opcode != Some(Opcode::Setp));
+        if are_all { depends } else { HashSet::new() }
+    }
+
+    /// These registers and those that a loop computes from them by such operations; and whether they
+    /// are all.
+    fn computed(
+        &self,
+        mut known: HashSet<RegisterId>,
+        index: usize,
+        is_such: impl Fn(&Operation) -> bool,
+    ) -> (HashSet<RegisterId>, bool) {
         for _ in 0..MOST_PASSES {
-            let before = depends.len();
+            let before = known.len();
             for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
-                if self.innermost[at] != Some(index) || operation.opcode == Some(Opcode::Setp) {
+                if self.innermost[at] != Some(index) || !is_such(operation) {
                     continue;
                 }
                 let (mut reads, (_, sources)) = (false, operation.split(&line.operands));
                 for source in sources {
-                    source.registers(self.body, &mut |register| reads |= depends.contains(&register));
+                    source.registers(self.body, &mut |register| reads |= known.contains(&register));
                 }
                 if reads {
                     operation.writes(line, self.body, &mut |register| {
-                        depends.insert(register);
+                        known.insert(register);
                     });
                 }
             }
-            if depends.len() == before {
-                return depends;
+            if known.len() == before {
+                return (known, true);
             }
         }
-        HashSet::new()
+        (known, false)
     }
 }
