@@ -13,8 +13,8 @@ const MOST_PEM: u64 = 4 << 20;
 /// Where aggregates go.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ToHub {
-    /// Send figures of the run (no records) to this hub, such as https://hub:8765, while it runs and
-    /// at its end. The program never waits for it
+    /// Send figures of the run (no records) to this hub, such as https://hub:8765, while it runs
+    /// and at its end. The program never waits for it
     #[arg(long = "hub", visible_alias = "to", value_name = "URL", hide_env_values = true)]
     pub hub: Option<String>,
     /// Secret that the hub demands; set it in APEX_HUB_TOKEN, because other users can read the

@@ -159,8 +159,8 @@ impl Target {
         Ok(Self { authorization: Some(value), ..self })
     }
 
-    /// The same address; if it is one of `https`, its server's certificate has to be of one of these
-    /// authorities, or one of these (PEM), and the system's authorities do not count.
+    /// The same address; if it is one of `https`, its server's certificate has to be of one of
+    /// these authorities, or one of these (PEM), and the system's authorities do not count.
     ///
     /// # Errors
     /// If no certificate can be read.

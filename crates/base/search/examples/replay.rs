@@ -1,5 +1,5 @@
-//! Searches in the results of a T4 file, once for each seed, and prints the best time of each search
-//! in milliseconds as JSON; for `scripts/tune_spaces.py`:
+//! Searches in the results of a T4 file, once for each seed, and prints the best time of each
+//! search in milliseconds as JSON; for `scripts/tune_spaces.py`:
 //! `cargo run --release -p apex-search --example replay -- T4 STRATEGY TRIALS SEEDS`.
 
 use apex_search::{Results, Strategy, Trials, t4};

@@ -102,7 +102,8 @@ impl Growth<'_> {
         sum / places.len().max(1) as f32
     }
 
-    /// The best of random splits, half as many as there are features; `None` if no feature drawn has two values.
+    /// The best of random splits, half as many as there are features; `None` if no feature drawn
+    /// has two values.
     fn split(&mut self, places: &[u32]) -> Option<(usize, f32)> {
         let features = self.rows[0].len();
         let mut best: Option<(f32, usize, f32)> = None;

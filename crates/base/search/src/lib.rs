@@ -8,11 +8,12 @@
 //! ```
 //! use apex_search::{Options, Outcome, Parameter, Results, Space, tune};
 //!
-//! let parameters = vec![Parameter::new("block", [32, 64, 128, 256]), Parameter::new("tile", [1, 2, 4, 8])];
-//! let space = Space::new(parameters, &["block * tile <= 1024"])?;
+//! let (block, tile) = (Parameter::new("block", [32, 64, 128]), Parameter::new("tile", [1, 2, 4]));
+//! let space = Space::new(vec![block, tile], &["block * tile <= 1024"])?;
 //! let options = Options { original: Some(0), ..Options::for_space(&space) };
 //! let found = tune(&space, &options, &mut Results::default(), &mut |ask: apex_search::Ask| {
-//!     let values: Vec<f64> = space.values(ask.number).iter().filter_map(apex_search::Value::number).collect();
+//!     let values = space.values(ask.number);
+//!     let values: Vec<f64> = values.iter().filter_map(apex_search::Value::number).collect();
 //!     Ok(Outcome::Times(vec![1.0 + (values[0] - 64.0).abs() + (values[1] - 2.0).abs()]))
 //! });
 //! let (best, milliseconds) = found.best.unwrap();

@@ -64,8 +64,8 @@ with status 1 if the program failed or launched no kernel, --verify found a diff
 configuration succeeded, or the search was interrupted; 2 if the command line is wrong, and \
 125 if APEX failed (apex help exit-codes).")]
 pub struct Args {
-    /// Profile to write, to add to or to verify; `-` prints it and writes no file. With --space: the
-    /// file of results
+    /// Profile to write, to add to or to verify; `-` prints it and writes no file. With --space:
+    /// the file of results
     /// [default: PROGRAM.tuned.json, or SCRIPT.tuned.json of an interpreter; SPACE.results.json]
     #[arg(short, long, value_name = "PROFILE")]
     output: Option<PathBuf>,

@@ -2,9 +2,9 @@
 //!
 //! It reports compute capability 8.0, the newest one whose PTX can be executed completely here, so
 //! that programs which compile at run time use no newer features; or 9.0 or 12.0, if the user asks
-//! for that ([`Capability`]). Limits of a launch are those of the capability. Other figures describe
-//! this machine: one multiprocessor for each CPU core that the process may use, the host's memory,
-//! its last-level cache, and a clock of 1 GHz, so that clock cycles are nanoseconds.
+//! for that ([`Capability`]). Limits of a launch are those of the capability. Other figures
+//! describe this machine: one multiprocessor for each CPU core that the process may use, the host's
+//! memory, its last-level cache, and a clock of 1 GHz, so that clock cycles are nanoseconds.
 
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::Memory;

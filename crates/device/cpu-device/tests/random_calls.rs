@@ -240,8 +240,9 @@ fn call(index: usize, arguments: [u64; MOST_ARGUMENTS]) -> CUresult {
     ) -> CUresult;
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = arguments;
     let slot = SLOTS[index].load(Ordering::Relaxed);
-    // SAFETY: the slot holds a function of at most fifteen arguments that are passed as integers are
-    // (a float one is then whatever the register holds); pointers are null or lead to `ROOM` bytes.
+    // SAFETY: the slot holds a function of at most fifteen arguments that are passed as integers
+    // are (a float one is then whatever the register holds); pointers are null or lead to `ROOM`
+    // bytes.
     unsafe {
         let function = std::mem::transmute::<*mut (), Any>(slot);
         function(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)

@@ -171,8 +171,8 @@ fn time_pages(address: SocketAddr, rows: u64) {
     }
 }
 
-/// Fills the tables with a year that ends now: jobs are copies of those that are there, in the order
-/// of their starts. Returns how many there are.
+/// Fills the tables with a year that ends now: jobs are copies of those that are there, in the
+/// order of their starts. Returns how many there are.
 fn fill(database: &Path, rows: u64) -> u64 {
     let connection = rusqlite::Connection::open(database).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();

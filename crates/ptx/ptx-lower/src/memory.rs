@@ -71,7 +71,8 @@ pub fn take_order(operation: &mut Operation) -> bool {
     is_strong
 }
 
-/// Takes the cache hints; whether they say that other multiprocessors read or write the same memory.
+/// Takes the cache hints; whether they say that other multiprocessors read or write the same
+/// memory.
 pub fn take_cache_hints(operation: &mut Operation) -> bool {
     operation.take(Flag::NonCoherent);
     operation.take(Flag::CacheHint);

@@ -76,7 +76,8 @@ pub struct Declared {
     #[arg(long, requires = "searched", value_name = "TIME", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
     /// Regular expression of the time in the output of COMMAND; its first group is the number, a
-    /// second one the unit [default: lines of a number and ns, us, ms (without a unit as well) or s]
+    /// second one the unit [default: lines of a number and ns, us, ms (without a unit as well) or
+    /// s]
     #[arg(long, requires = "searched", value_name = "REGEX")]
     pattern: Option<String>,
     /// The configuration without tuning, as NAME=VALUE,…; values that are left out are those of

@@ -84,9 +84,9 @@ impl Sequences {
         Ok(Sequences { all, count: lengths.len(), longest, starts: device.upload(&starts)? })
     }
 
-    /// Sequences that `all` holds together, whose `starts` are on the device: the queries and keys of
-    /// the sequences before each, and at the end those of all. `longest` has the most queries and the
-    /// most keys of a sequence; more is slower, and less leaves rows out.
+    /// Sequences that `all` holds together, whose `starts` are on the device: the queries and keys
+    /// of the sequences before each, and at the end those of all. `longest` has the most queries
+    /// and the most keys of a sequence; more is slower, and less leaves rows out.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if there is no end, or as [`Sequences::new`].

@@ -88,8 +88,8 @@ pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
         }
     }
     for mut savings in by_kernel.into_values() {
-        // Work that need not be done goes before faster forms of it, and what the program did not mean
-        // to do in FP64 before fewer kernels of it.
+        // Work that need not be done goes before faster forms of it, and what the program did not
+        // mean to do in FP64 before fewer kernels of it.
         let is_needless = |f: usize| [rules::GROWING_PASSES, rules::PROMOTED].contains(&&*findings[f].rule);
         savings.order_by(|a, b| is_needless(b.1).cmp(&is_needless(a.1)).then(b.0.total_cmp(&a.0)));
         let mut left = 1.0;
@@ -212,8 +212,8 @@ fn host_order(
     order
 }
 
-/// The finding that one lies within, by rule and place: that of its rule's parent, of the known cause
-/// that explains it, or of the rule that it is a part of.
+/// The finding that one lies within, by rule and place: that of its rule's parent, of the known
+/// cause that explains it, or of the rule that it is a part of.
 fn container(
     findings: &[Finding],
     of: usize,

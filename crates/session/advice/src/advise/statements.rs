@@ -36,8 +36,8 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
     }
 }
 
-/// Adds what to write in place of a statement of the compiled function that a finding about launches
-/// quotes a call of.
+/// Adds what to write in place of a statement of the compiled function that a finding about
+/// launches quotes a call of.
 fn add_remedy_of_body(profile: &Profile, knowledge: &Arc<Knowledge>, finding: &mut Finding) {
     let Some(place) = finding.place.as_ref().filter(|_| rules::is_compiled(profile)) else { return };
     let called = profile.statements_called(&place.file, &place.text);
@@ -56,7 +56,8 @@ fn add_remedy_of_body(profile: &Profile, knowledge: &Arc<Knowledge>, finding: &m
     (finding.remedy, finding.change) = (in_short(&change), change);
 }
 
-/// Least priority of causes that statements of a compiled function are compared with: they are many.
+/// Least priority of causes that statements of a compiled function are compared with: they are
+/// many.
 const OF_BODY: i64 = 3;
 /// Least priority of causes whose statements say what they are about by one name.
 const CLEAR: i64 = 2;

@@ -49,8 +49,8 @@ impl<'p> Backward<'p> {
         (!backward.is_empty()).then_some(Self { profile, forward, backward })
     }
 
-    /// The kernels of the backward pass of what is launched from such call stacks, with the GPU time
-    /// that is theirs, in nanoseconds.
+    /// The kernels of the backward pass of what is launched from such call stacks, with the GPU
+    /// time that is theirs, in nanoseconds.
     pub fn of_stacks(&self, is_such: impl Fn(&CallStack) -> bool) -> Vec<(usize, f64)> {
         let is_meant = |count: &StackCount| {
             let stack = self.profile.call_stacks.get(count.stack);

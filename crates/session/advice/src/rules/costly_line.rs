@@ -29,7 +29,8 @@ const LEAST: f64 = 0.25;
 const OWN: f64 = 0.02;
 /// Minimum share of a place's time for its backward pass to be told.
 const TOLD: f64 = 0.05;
-/// Minimum share of a place's kernels that a compiler made, where a compiled function calls libraries.
+/// Minimum share of a place's kernels that a compiler made, where a compiled function calls
+/// libraries.
 const COMPILED: f64 = 0.1;
 /// Minimum priority of causes that the statements of a compiled function are compared with: they
 /// are many, and its time is not divided among them.

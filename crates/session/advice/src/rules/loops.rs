@@ -98,8 +98,8 @@ fn around<'p>(profile: &'p Profile, line: &Frame) -> Option<(u32, &'p str)> {
 
 /// The file and the function by which `torch.vmap` calls what it maps.
 const VMAP: (&str, &str) = ("torch/_functorch/apis.py", "wrapped");
-/// Minimum launches of a kernel from one `vmap` in each step that show that it calls an operator for
-/// one sample after the other.
+/// Minimum launches of a kernel from one `vmap` in each step that show that it calls an operator
+/// for one sample after the other.
 const ONE_BY_ONE: f64 = 16.0;
 
 /// The change to make where `torch.vmap` makes most launches, because an operator has no batching

@@ -91,8 +91,8 @@ fn is_mixed(kernel: &Kernel) -> bool {
     of_cupy || kernel.name.contains("LoadWithCast") && is_double(kernel)
 }
 
-/// Whether no array among the operands of CuPy's kernel is of FP64, so that a number makes its result
-/// FP64.
+/// Whether no array among the operands of CuPy's kernel is of FP64, so that a number makes its
+/// result FP64.
 fn is_origin(kernel: &Kernel) -> bool {
     types_of_cupy(kernel).is_some_and(|(operands, _)| !operands.iter().any(|operand| WIDE.contains(operand)))
 }

@@ -45,8 +45,8 @@ impl<T: Element> Saved<T> {
     /// caller has.
     ///
     /// # Safety
-    /// [`Moe::forward_saving_into`] with this shape and these options wrote both buffers, which were
-    /// [`in_memory`](Saved::in_memory) then, and nobody has written to them since.
+    /// [`Moe::forward_saving_into`] with this shape and these options wrote both buffers, which
+    /// were [`in_memory`](Saved::in_memory) then, and nobody has written to them since.
     pub unsafe fn from_memory(
         plan: Plan,
         projections: Buffer<T>,

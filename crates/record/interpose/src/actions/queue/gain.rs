@@ -6,8 +6,8 @@
 //! earlier, so the program waits longer instead. (After many calls it may have started earlier.)
 //! The sum is computed for windows of some milliseconds in which the program launches; pauses do
 //! not count, and neither do the first windows in which the worker tried out something, because
-//! that does not last. After a window without a saving, the queue closes for a second, and twice as long
-//! after each further one.
+//! that does not last. After a window without a saving, the queue closes for a second, and twice as
+//! long after each further one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};

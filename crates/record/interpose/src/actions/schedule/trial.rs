@@ -3,9 +3,9 @@
 //! The first batches of a sequence are launched in two ways in turn, as a chain and with branches,
 //! each between two events. Then branches stay if their median is clearly lower, and by more than
 //! they take the host longer: otherwise a program that waits for the host would lose. Without that,
-//! the chain stays. While nothing is known to gain, the trials of all sequences together take at most
-//! [`MOST_NS`]; then scheduling is off for a second, and twice as long after each further round
-//! without a gain.
+//! the chain stays. While nothing is known to gain, the trials of all sequences together take at
+//! most [`MOST_NS`]; then scheduling is off for a second, and twice as long after each further
+//! round without a gain.
 
 use crate::actions::queue::wait::now_ns;
 use crate::driver::{create_event, destroy_event, elapsed_ns, record_event};
