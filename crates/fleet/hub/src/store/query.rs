@@ -449,7 +449,8 @@ impl Store {
     ) -> std::result::Result<Vec<Series>, Error> {
         self.read(|connection| {
             let mut named = connection.prepare_cached(&format!(
-                "SELECT series, id, step_ns, started_ns, duration_us FROM jobs INDEXED BY jobs_ended
+                "SELECT series, id, step_ns, started_ns, coalesce(elapsed_us, max(ended_ns - started_ns, 0) / 1000)
+                 FROM jobs INDEXED BY jobs_ended
                  WHERE {OF_TENANT} AND started_ns >= ?2 AND running = 0 AND failed = 0
                  ORDER BY started_ns DESC LIMIT ?3"
             ))?;
