@@ -480,7 +480,7 @@ fn values<'a>(unit: &'a str, beginning: &'a str) -> Vec<&'a str> {
 fn the_units_of_systemd_start_commands_that_there_are() {
     let sandbox = Sandbox::new();
     let unit = |name: &str| std::fs::read_to_string(deployed(&format!("systemd/{name}"))).unwrap();
-    for name in ["apex-hub.service", "apex-deliver.service"] {
+    for name in ["apex-hub.service", "apex-deliver.service", "apex-segments.service"] {
         let unit = unit(name);
         let [command] = values(&unit, "ExecStart=/usr/bin/apex ")[..] else { panic!("{name}: one command") };
         let mut words: Vec<&str> = command.split(' ').collect();
@@ -489,16 +489,16 @@ fn the_units_of_systemd_start_commands_that_there_are() {
         output(&mut sandbox.apex(&words), 0);
     }
     assert_eq!(values(&unit("apex-deliver.timer"), "OnUnitActiveSec="), ["10min"]);
+    assert_eq!(values(&unit("apex-segments.timer"), "OnCalendar="), ["hourly"]);
     let has_systemd = std::path::Path::new("/usr/bin/systemd-analyze").exists();
-    for name in
-        ["apex-hub.service", "apex-deliver.service", "apex-deliver.timer"].into_iter().filter(|_| has_systemd)
-    {
+    let units = ["hub.service", "deliver.service", "deliver.timer", "segments.service", "segments.timer"];
+    for name in units.map(|name| format!("apex-{name}")).iter().filter(|_| has_systemd) {
         // (Its user and its program need not be here.)
         let mut verify = sandbox.command("systemd-analyze");
         let verified =
             verify.args(["verify", "--man=no"]).arg(deployed(&format!("systemd/{name}"))).output().unwrap();
         let said = text(&verified.stderr);
-        let wrong = |line: &&str| line.contains(name) && !line.contains("is not executable");
+        let wrong = |line: &&str| line.contains(name.as_str()) && !line.contains("is not executable");
         assert_eq!(said.lines().find(wrong), None, "{said}");
     }
 }
