@@ -11,6 +11,7 @@ use seaweed::{BUCKET, KEYS, Seaweed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use test_process::Command;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 const PLACE: &str = "fleet/some/where";
@@ -31,76 +32,122 @@ fn message(recording: u64, sequence: u64, days: u64) -> Value {
     })
 }
 
-#[test]
-fn a_store_has_the_segments_of_a_folder_though_an_export_was_killed() {
-    let sandbox = Sandbox::new();
-    let Some(server) = Seaweed::start(&sandbox.path(""), None) else { return };
-    let url = format!("http://127.0.0.1:{}", server.port);
-    let export = |place: &str, options: &[&str]| {
+/// A store that runs, and the exports into it.
+struct Stored<'a> {
+    sandbox: &'a Sandbox,
+    url: String,
+    store: Store,
+    server: Seaweed,
+}
+
+impl<'a> Stored<'a> {
+    /// Starts a store on what an earlier one left in the folder; `None` where it is not installed.
+    fn start(sandbox: &'a Sandbox) -> Option<Self> {
+        let server = Seaweed::start(&sandbox.path(""), None)?;
+        let url = format!("http://127.0.0.1:{}", server.port);
+        let address = Target::new(&url, "").unwrap();
+        let keys = Keys { id: KEYS.0.to_owned(), secret: KEYS.1.to_owned(), session: None };
+        let pause = Duration::from_millis(100);
+        let asked = Server { address, region: "us-east-1".to_owned(), keys, pause };
+        let store = Store::new(asked, format!("s3://{PLACE}").parse().unwrap());
+        // The bucket is made a moment after the start.
+        let is_there = || {
+            std::thread::sleep(pause);
+            store.names("jobs").is_ok()
+        };
+        assert!((0..600).any(|_| is_there()), "{BUCKET}");
+        Some(Self { sandbox, url, store, server })
+    }
+
+    fn export(&self, place: &str, options: &[&str]) -> Command {
         let all = [&["hub", "export", "--segments", place], options].concat();
-        let mut export = sandbox.apex(&all);
-        export.env("AWS_ENDPOINT_URL", &url).env("AWS_ACCESS_KEY_ID", KEYS.0);
+        let mut export = self.sandbox.apex(&all);
+        export.env("AWS_ENDPOINT_URL", &self.url).env("AWS_ACCESS_KEY_ID", KEYS.0);
         export.env("AWS_SECRET_ACCESS_KEY", KEYS.1);
         export
-    };
-    let said = |place: &str, options: &[&str], code: i32| {
-        let ended = output(&mut export(place, options), code);
+    }
+
+    /// What an export says that ends with this status.
+    fn said(&self, place: &str, options: &[&str], code: i32) -> String {
+        let ended = output(&mut self.export(place, options), code);
         format!("{}{}", text(&ended.stdout), text(&ended.stderr))
-    };
-    let address = Target::new(&url, "").unwrap();
-    let keys = Keys { id: KEYS.0.to_owned(), secret: KEYS.1.to_owned(), session: None };
-    let pause = Duration::from_millis(100);
-    let asked = Server { address, region: "us-east-1".to_owned(), keys, pause };
-    let store = Store::new(asked, format!("s3://{PLACE}").parse().unwrap());
-    // The bucket is made a moment after the start.
-    let is_there = || {
-        std::thread::sleep(pause);
-        store.names("jobs").is_ok()
-    };
-    assert!((0..600).any(|_| is_there()), "{BUCKET}");
+    }
+
+    /// The names of a table's segments in the folder `folder`, and in the store.
+    fn names(&self, table: &str) -> [BTreeSet<String>; 2] {
+        let local = std::fs::read_dir(self.sandbox.path("folder").join(table)).unwrap();
+        let local = local.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        [local.collect(), self.store.names(table).unwrap().into_iter().collect()]
+    }
+
+    /// An export is running, and has put some segments.
+    fn amid(&self, place: &str, database: &[&str]) -> Running {
+        let mut running = Running::start(&mut self.export(place, database));
+        let mut has_put = || {
+            std::thread::sleep(Duration::from_millis(5));
+            // (One that finds all of it there ends at once.)
+            self.store.names("jobs").unwrap().len() > 4 || running.0.try_wait().unwrap().is_some()
+        };
+        assert!((0..12_000).any(|_| has_put()));
+        running
+    }
+}
+
+#[test]
+fn a_store_has_the_segments_of_a_folder_though_exports_and_the_store_were_killed() {
+    let sandbox = Sandbox::new();
+    let Some(stored) = Stored::start(&sandbox) else { return };
     let (_running, hub_address) = hub(&sandbox, &[]);
     for recording in 0..40 {
         assert_eq!(post(&hub_address, &message(recording, 1, 20 + recording)), 200);
     }
     let (database, place) = (["--database", "hub.db"], format!("s3://{PLACE}"));
-    // An export is killed amid its work.
-    let killed = Running::start(&mut export(&place, &database));
-    assert!((0..6000).any(|_| store.names("jobs").unwrap().len() > 4));
-    drop(killed);
-    said(&place, &database, 0);
-    assert!(said("folder", &database, 0).contains(" 0 unchanged"));
-    let names = |table: &str| -> [BTreeSet<String>; 2] {
-        let local = std::fs::read_dir(sandbox.path("folder").join(table)).unwrap();
-        let local = local.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        [local.collect(), store.names(table).unwrap().into_iter().collect()]
-    };
+    // An export is killed amid its work, and the store amid the next one.
+    drop(stored.amid(&place, &database));
+    let mut failing = stored.amid(&place, &database);
+    let Stored { server, .. } = stored;
+    drop(server);
+    // (It may have put all before.)
+    assert!(matches!(failing.0.wait().unwrap().code(), Some(0 | 125)));
+    let Some(stored) = Stored::start(&sandbox) else { return };
+    stored.said(&place, &database, 0);
+    assert!(stored.said("folder", &database, 0).contains(" 0 unchanged"));
     for table in ["jobs", "days", "kernels"] {
-        let [local, stored] = names(table);
-        assert_eq!(local, stored, "{table}");
+        let [local, there] = stored.names(table);
+        assert_eq!(local, there, "{table}");
         assert!(local.len() >= 6, "{table}");
     }
-    assert!(said(&place, &database, 0).starts_with("0 written"));
+    let sound = stored.said(&place, &["--verify"], 0);
+    assert!(sound.contains("0 damaged, 0 of days"), "{sound}");
+    assert_eq!(stored.said("folder", &["--verify"], 0), sound);
+    assert!(stored.said(&place, &database, 0).starts_with("0 written"));
     // A day changes, in both places alike.
     assert_eq!(post(&hub_address, &message(3, 2, 23)), 200);
-    assert!(said(&place, &database, 0).starts_with("2 written (2 in the place of others)"));
-    said("folder", &database, 0);
-    let [local, stored] = names("jobs");
-    assert!(local == stored && local.len() == 40);
-    let sound = said(&place, &["--verify"], 0);
-    assert!(sound.contains("0 damaged, 0 of days"), "{sound}");
-    assert_eq!(said("folder", &["--verify"], 0), sound);
+    assert!(stored.said(&place, &database, 0).starts_with("2 written (2 in the place of others)"));
+    stored.said("folder", &database, 0);
+    let [local, there] = stored.names("jobs");
+    assert!(local == there && local.len() == 40);
     // Other bytes in the place of a segment are found.
-    let name = format!("jobs/{}", stored.first().unwrap());
-    store.put(&name, b"PAR1").unwrap();
-    assert!(said(&place, &["--verify"], 1).contains(&format!("damaged: {name}")));
-    // What is wrong is said before anything is written.
-    let mut other = export(&place, &database);
-    let refused = output(other.env("AWS_SECRET_ACCESS_KEY", "another"), 125);
-    let refused = text(&refused.stderr);
-    assert!(refused.contains("SignatureDoesNotMatch") && !refused.contains("another"), "{refused}");
-    let mut without = export(&place, &database);
-    let refused = output(without.env_remove("AWS_ACCESS_KEY_ID"), 125);
-    assert!(text(&refused.stderr).contains("AWS_ACCESS_KEY_ID is not set"), "{}", text(&refused.stderr));
-    assert!(said("s3://nosuch/x", &database, 125).contains("make the bucket"));
-    assert!(said("s3://a/../b", &database, 125).contains("is no place in a store"));
+    let name = format!("jobs/{}", there.first().unwrap());
+    stored.store.put(&name, b"PAR1").unwrap();
+    assert!(stored.said(&place, &["--verify"], 1).contains(&format!("damaged: {name}")));
+}
+
+#[test]
+fn what_is_wrong_with_a_store_is_said() {
+    let sandbox = Sandbox::new();
+    let Some(stored) = Stored::start(&sandbox) else { return };
+    let (_running, hub_address) = hub(&sandbox, &[]);
+    assert_eq!(post(&hub_address, &message(1, 1, 20)), 200);
+    let (database, place) = (["--database", "hub.db"], format!("s3://{PLACE}"));
+    let refused = |name: &str, value: &str| {
+        let ended = output(stored.export(&place, &database).env(name, value), 125);
+        text(&ended.stderr).to_owned()
+    };
+    let said = refused("AWS_SECRET_ACCESS_KEY", "another");
+    assert!(said.contains("SignatureDoesNotMatch") && !said.contains("another"), "{said}");
+    assert!(refused("AWS_ACCESS_KEY_ID", "").contains("AWS_ACCESS_KEY_ID is not set"));
+    assert!(refused("AWS_ENDPOINT_URL", "store:9000").contains("the store's address (AWS_ENDPOINT_URL)"));
+    assert!(stored.said("s3://nosuch/x", &database, 125).contains("make the bucket"));
+    assert!(stored.said("s3://a/../b", &database, 125).contains("is no place in a store"));
 }
