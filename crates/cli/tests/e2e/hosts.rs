@@ -34,7 +34,7 @@ struct Link {
 
 impl Link {
     /// Carries connections from the hosts to the hub, for as long as this process lives.
-    fn carry(self: &'static Self, socket: &Path, hub: String, seed: u64) {
+    fn carry(&'static self, socket: &Path, hub: String, seed: u64) {
         let listener = UnixListener::bind(socket).unwrap();
         let random = Mutex::new(Random::new(seed));
         let accept = move || {
