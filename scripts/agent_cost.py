@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """What `apex run --hub` costs beside `apex run`: processor time and memory of that process alone.
 
-A program launches kernels on the CPU device for some minutes, at a steady rate, once without a hub and once
-with one on this machine (a message every 30 s). APEX=target/release/apex scripts/agent_cost.py [SECONDS] [LAUNCHES]
+A program runs on the CPU device for some time, once without a hub and once with one on this machine (a message
+every 30 s); it has to run longer than that. APEX=target/release/apex scripts/agent_cost.py SECONDS PROGRAM [ARGUMENT...]
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 APEX = os.path.realpath(os.environ.get("APEX", "target/release/apex"))
-SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 240
-LAUNCHES = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
+SECONDS = int(sys.argv[1])
+PROGRAM = [os.path.realpath(sys.argv[2]), *sys.argv[3:]]
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -27,14 +28,12 @@ def of_process(pid: int) -> tuple[float, int]:
 
 
 def run(folder: str, options: list[str]) -> tuple[float, int]:
-    """Processor seconds and memory of `apex run` shortly before its program ends."""
-    # A program that launches much, then pauses, again and again.
-    script = f"until [ -e end ]; do {APEX} demo --bare bad >/dev/null; sleep {2070 * 60 / LAUNCHES:.2f}; done"
-    command = [APEX, "run", "--device", "cpu", "-q", *options, "--", "sh", "-c", script]
-    process = subprocess.Popen(command, cwd=folder)
+    """Processor seconds and memory of `apex run` while its program runs."""
+    command = [APEX, "run", "--device", "cpu", "-q", "-o", "s", *options, "--", *PROGRAM]
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True)
     time.sleep(SECONDS)
     found = of_process(process.pid)
-    open(f"{folder}/end", "w").close()
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return found
 
@@ -50,15 +49,15 @@ def main() -> None:
         )  # fmt: skip
         assert hub.stdout
         url = hub.stdout.readline().strip().rstrip("/")
-        alone = run(f"{folder}/without", ["-o", "s"])
-        sending = run(f"{folder}/with", ["-o", "s", "--hub", url, "--spool", "spool"])
+        alone = run(f"{folder}/without", [])
+        sending = run(f"{folder}/with", ["--hub", url, "--spool", "spool"])
         served = of_process(hub.pid)
         hub.terminate()
-    print(f"seconds {SECONDS}, launches a minute {LAUNCHES}")
+    print(f"seconds {SECONDS}, {' '.join([os.path.basename(PROGRAM[0]), *PROGRAM[1:]])}")
     for name, (cpu, peak) in [("apex run", alone), ("apex run --hub", sending), ("apex hub", served)]:
         print(f"{name}: {cpu:.2f} s of processor time ({100 * cpu / SECONDS:.3f}% of a core), {peak / 1e6:.1f} MB")
     more = sending[0] - alone[0]
-    print(f"of the hub's part: {100 * more / SECONDS:.3f}% of a core, {(sending[1] - alone[1]) / 1e6:.1f} MB")
+    print(f"what --hub adds: {100 * more / SECONDS:.3f}% of a core, {(sending[1] - alone[1]) / 1e6:.1f} MB")
 
 
 main()
