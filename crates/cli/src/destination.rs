@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use apex_agent::Destination;
 use apex_delivery::{Delivered, PATH};
-use apex_push::Target;
+use apex_push::{Failure, Target};
 use apex_spool::{Limits, Spool};
 use std::path::PathBuf;
 
@@ -109,6 +109,16 @@ fn usual_spool() -> Option<PathBuf> {
     Some(state.join("apex/spool"))
 }
 
+/// What a status of a hub means, and what to do.
+fn remedy(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Refused(401) => " (it knows no such token: set the one of your group in APEX_HUB_TOKEN)",
+        Failure::Refused(421) => " (it is reached by a name that it does not know: a proxy has to set Host)",
+        Failure::Refused(426) => " (it speaks TLS: write https:// in place of http:// in APEX_HUB)",
+        _ => "",
+    }
+}
+
 /// Message about a delivery; nothing if all went well.
 pub fn remarks(done: &Delivered, spool: &Spool) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -121,7 +131,8 @@ pub fn remarks(done: &Delivered, spool: &Spool) -> Vec<String> {
     if let Some(failure) = &done.failure {
         let messages = crate::units::counted(done.waiting, "message waits", "messages wait");
         remarks.push(format!(
-            "the hub {failure}; {messages} in {}; the next `apex run --hub`, or `apex hub deliver`, sends them",
+            "the hub {failure}{}; {messages} in {}; the next `apex run --hub`, or `apex hub deliver`, sends them",
+            remedy(failure),
             apex_untrusted::shown(spool.path())
         ));
     }

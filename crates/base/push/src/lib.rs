@@ -1,8 +1,8 @@
 //! Messages to addresses that the user names.
 //!
-//! A [`Target`] is an address that the user gave, [`post`](Target::post) sends one body to it, and
-//! an [`Outbox`] sends messages one after the other on a thread of its own, so that whoever puts
-//! them in never waits.
+//! A [`Target`] is an address that the user gave, [`post`](Target::post) sends one body to it,
+//! [`ask`](Target::ask) asks its server anything else and reads the answer, and an [`Outbox`] sends
+//! messages one after the other on a thread of its own, so that whoever puts them in never waits.
 //!
 //! Invariants:
 //!
@@ -19,4 +19,4 @@ mod outbox;
 mod target;
 
 pub use outbox::{Event, Outbox, Policy};
-pub use target::{Failure, Invalid, Target};
+pub use target::{Answer, Failure, Invalid, Question, Target};

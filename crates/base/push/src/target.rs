@@ -1,14 +1,18 @@
 //! An address that the user names, and one message to it.
 
 use crate::body::Whole;
+use http_body::Body;
 use hyper::body::Bytes;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::http::request::Builder as RequestBuilder;
 use hyper::http::response::Parts;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use sha2::{Digest, Sha256};
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fmt, io};
@@ -64,6 +68,30 @@ impl Tls {
             }
         }
     }
+}
+
+/// A request to the server at an address, of any method and path.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// `GET`, `PUT`, `DELETE` and the like.
+    pub method: &'a str,
+    /// Path and query: they take the place of the address's own.
+    pub path: &'a str,
+    /// Headers beside `Host`, which is [`Target::authority`].
+    pub headers: &'a [(&'a str, String)],
+    /// The request's body.
+    pub body: Vec<u8>,
+    /// Most bytes of the answer's body. A longer one is a failure.
+    pub most: usize,
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Status; one of a redirect is a failure.
+    pub status: u16,
+    /// Body, which nothing has checked.
+    pub body: Vec<u8>,
 }
 
 /// The reason why a text is no address. Says nothing of the text: it may hold a token.
@@ -217,19 +245,38 @@ impl Target {
         Ok(value.map(str::to_owned))
     }
 
+    /// Asks the server something, and waits for the whole answer no longer than this.
+    ///
+    /// # Errors
+    /// If there is no answer, or it is a redirect or too long. Any other status is an answer.
+    pub fn ask(&self, question: Question<'_>, longest: Duration) -> Result<Answer, Failure> {
+        let mut request =
+            Request::builder().method(question.method).uri(question.path).header(HOST, self.authority());
+        for (name, value) in question.headers {
+            request = request.header(*name, value);
+        }
+        let (head, body) = self.exchanged(request, question.body, Some(question.most), longest)?;
+        match head.status {
+            status if status.is_redirection() => Err(Failure::Redirected(status.as_u16())),
+            status => Ok(Answer { status: status.as_u16(), body }),
+        }
+    }
+
+    /// The value of `Host` in questions: host and port, without the port that the scheme has anyway.
+    pub fn authority(&self) -> String {
+        let usual = if self.tls.is_some() { 443 } else { 80 };
+        if self.port == usual { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
     fn posted(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<Parts, Failure> {
-        let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
-        has_descriptors().map_err(|error| unreachable(&error))?;
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|error| unreachable(&error))?;
-        let sent = runtime.block_on(async {
-            tokio::time::timeout(longest, self.exchange(media_type, body))
-                .await
-                .unwrap_or(Err(Failure::TimedOut(longest)))
-        });
-        // A name that is still being looked up is not waited for.
-        runtime.shutdown_background();
-        let answer = sent?;
+        let mut request = Request::post(&self.path)
+            .header(HOST, format!("{}:{}", self.host, self.port))
+            .header(CONTENT_TYPE, media_type);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        // The head of the answer says all; its body is not read.
+        let (answer, _) = self.exchanged(request, body, None, longest)?;
         match answer.status {
             status if status.is_success() => Ok(answer),
             status if status.is_redirection() => Err(Failure::Redirected(status.as_u16())),
@@ -237,37 +284,83 @@ impl Target {
         }
     }
 
-    async fn exchange(&self, media_type: &str, body: Vec<u8>) -> Result<Parts, Failure> {
-        let connect = |error: std::io::Error| Failure::Unreachable(format!("cannot be reached: {error}"));
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, self.port)).await.map_err(connect)?;
-        let Some(tls) = &self.tls else { return self.exchange_over(stream, media_type, body).await };
-        let secured = tls.client()?.connect(host, stream).await;
-        let secured = secured.map_err(|error| Failure::Unreachable(error.to_string()))?;
-        self.exchange_over(secured, media_type, body).await
-    }
-
-    async fn exchange_over<S>(&self, stream: S, media_type: &str, body: Vec<u8>) -> Result<Parts, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let broken = |error: hyper::Error| Failure::Unreachable(format!("broke off: {error}"));
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        let mut request = Request::post(&self.path)
-            .header(HOST, format!("{}:{}", self.host, self.port))
+    /// Sends a request. Returns the head of the answer, and its body if it is wanted.
+    fn exchanged(
+        &self,
+        request: RequestBuilder,
+        body: Vec<u8>,
+        most: Option<usize>,
+        longest: Duration,
+    ) -> Result<(Parts, Vec<u8>), Failure> {
+        let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
+        let request = request
             .header(USER_AGENT, concat!("apex/", env!("CARGO_PKG_VERSION")))
-            .header(CONTENT_TYPE, media_type)
             .header(CONNECTION, "close")
             .body(Whole(Some(Bytes::from(body))))
             .map_err(|_| Failure::Failed("the address has characters that HTTP does not allow".into()))?;
-        if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
-        }
-        // It ends with the runtime at the latest.
-        tokio::spawn(connection);
-        // The head of the answer says all; hyper bounds its size, and its body is not read.
-        Ok(sender.send_request(request).await.map_err(broken)?.into_parts().0)
+        has_descriptors().map_err(|error| unreachable(&error))?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| unreachable(&error))?;
+        let answered = runtime.block_on(async {
+            tokio::time::timeout(longest, self.exchange(request, most))
+                .await
+                .unwrap_or(Err(Failure::TimedOut(longest)))
+        });
+        // A name that is still being looked up is not waited for.
+        runtime.shutdown_background();
+        answered
     }
+
+    async fn exchange(
+        &self,
+        request: Request<Whole>,
+        most: Option<usize>,
+    ) -> Result<(Parts, Vec<u8>), Failure> {
+        let connect = |error: std::io::Error| Failure::Unreachable(format!("cannot be reached: {error}"));
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((host, self.port)).await.map_err(connect)?;
+        let Some(tls) = &self.tls else { return exchange_over(stream, request, most).await };
+        let secured = tls.client()?.connect(host, stream).await;
+        let secured = secured.map_err(|error| Failure::Unreachable(error.to_string()))?;
+        exchange_over(secured, request, most).await
+    }
+}
+
+async fn exchange_over<S>(
+    stream: S,
+    request: Request<Whole>,
+    most: Option<usize>,
+) -> Result<(Parts, Vec<u8>), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    // It ends with the runtime at the latest.
+    tokio::spawn(connection);
+    // (hyper bounds the size of the head.)
+    let (head, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
+    let body = match most {
+        Some(most) => whole(body, most).await?,
+        None => Vec::new(),
+    };
+    Ok((head, body))
+}
+
+fn broken(error: hyper::Error) -> Failure {
+    Failure::Unreachable(format!("broke off: {error}"))
+}
+
+/// The bytes of a body.
+async fn whole(mut body: Incoming, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if bytes.len() + data.len() > most {
+            return Err(Failure::Failed(format!("gave an answer of more than {most} bytes")));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
 }
 
 /// An error if the system does not give the descriptors that a runtime needs, for which tokio

@@ -4,6 +4,7 @@ mod alerts;
 mod backup;
 mod deliver;
 mod export;
+mod objects;
 mod report;
 mod token;
 

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// A hub that runs, and its address without `http://` and the last `/`.
-fn hub(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
+pub fn hub(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
     let all = [&["hub", "--listen", "127.0.0.1:0", "--database", "hub.db"], arguments].concat();
     let mut running = Running::start(&mut sandbox.apex(&all));
     let url = running.read_until("http://");
@@ -16,7 +16,7 @@ fn hub(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
 }
 
 /// Status and body of an answer.
-fn get(address: &str, path: &str, token: &str) -> (u16, String) {
+pub fn get(address: &str, path: &str, token: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{bearer}\r\n").unwrap();
@@ -26,7 +26,7 @@ fn get(address: &str, path: &str, token: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn document(address: &str, path: &str) -> Value {
+pub fn document(address: &str, path: &str) -> Value {
     let (status, body) = get(address, path, "");
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
@@ -194,13 +194,13 @@ fn what_cannot_work_is_said_and_leaves_nothing() {
     assert!(!sandbox.path("nt.db").exists());
     let of = ["deliver", "--hub", "https://hub", "--hub-ca", "none.pem"];
     refused(&of, 125, "--hub-ca none.pem: no certificate in it can be used");
-    // Segments are written into folders.
-    let stored = ["export", "--database", "hub.db", "--tenant", "physics", "--segments", "s3://bucket/apex"];
-    refused(&stored, 125, "is no folder: name one, and copy it with aws s3 sync --delete");
+    // Segments are written into folders and stores of one interface.
+    let stored = ["export", "--database", "hub.db", "--tenant", "physics", "--segments", "gs://bucket/apex"];
+    refused(&stored, 125, "is neither a folder nor s3://BUCKET/PREFIX");
 }
 
 /// The only job of a hub, once this holds of it.
-fn job_where(address: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub fn job_where(address: &str, holds: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..6000 {
         let job = document(address, "/api/v1/jobs")["jobs"][0].clone();
         if holds(&job) {
@@ -298,7 +298,7 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
 }
 
 /// A certificate or key of the hub's tests.
-fn certificate(name: &str) -> String {
+pub fn certificate(name: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fleet/hub/tests/certificates");
     folder.join(name).display().to_string()
 }
@@ -334,7 +334,7 @@ fn a_hub_with_a_certificate_is_reached_by_those_who_trust_it() {
 }
 
 /// Posts a message, and returns the status of the answer.
-fn post(address: &str, message: &Value) -> u16 {
+pub fn post(address: &str, message: &Value) -> u16 {
     let body = message.to_string();
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
@@ -441,7 +441,7 @@ fn schemathesis_finds_nothing_in_the_hub() {
 }
 
 /// The files of `deploy/`.
-fn deployed(name: &str) -> std::path::PathBuf {
+pub fn deployed(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
 }
 
@@ -480,7 +480,7 @@ fn values<'a>(unit: &'a str, beginning: &'a str) -> Vec<&'a str> {
 fn the_units_of_systemd_start_commands_that_there_are() {
     let sandbox = Sandbox::new();
     let unit = |name: &str| std::fs::read_to_string(deployed(&format!("systemd/{name}"))).unwrap();
-    for name in ["apex-hub.service", "apex-deliver.service"] {
+    for name in ["apex-hub.service", "apex-deliver.service", "apex-segments.service"] {
         let unit = unit(name);
         let [command] = values(&unit, "ExecStart=/usr/bin/apex ")[..] else { panic!("{name}: one command") };
         let mut words: Vec<&str> = command.split(' ').collect();
@@ -489,16 +489,16 @@ fn the_units_of_systemd_start_commands_that_there_are() {
         output(&mut sandbox.apex(&words), 0);
     }
     assert_eq!(values(&unit("apex-deliver.timer"), "OnUnitActiveSec="), ["10min"]);
+    assert_eq!(values(&unit("apex-segments.timer"), "OnCalendar="), ["hourly"]);
     let has_systemd = std::path::Path::new("/usr/bin/systemd-analyze").exists();
-    for name in
-        ["apex-hub.service", "apex-deliver.service", "apex-deliver.timer"].into_iter().filter(|_| has_systemd)
-    {
+    let units = ["hub.service", "deliver.service", "deliver.timer", "segments.service", "segments.timer"];
+    for name in units.map(|name| format!("apex-{name}")).iter().filter(|_| has_systemd) {
         // (Its user and its program need not be here.)
         let mut verify = sandbox.command("systemd-analyze");
         let verified =
             verify.args(["verify", "--man=no"]).arg(deployed(&format!("systemd/{name}"))).output().unwrap();
         let said = text(&verified.stderr);
-        let wrong = |line: &&str| line.contains(name) && !line.contains("is not executable");
+        let wrong = |line: &&str| line.contains(name.as_str()) && !line.contains("is not executable");
         assert_eq!(said.lines().find(wrong), None, "{said}");
     }
 }
@@ -514,7 +514,7 @@ fn manifest(sandbox: &Sandbox, python: &std::path::Path, name: &str) -> Vec<Valu
 }
 
 /// Words of a member that is a list.
-fn words(of: &Value) -> Vec<&str> {
+pub fn words(of: &Value) -> Vec<&str> {
     of.as_array().into_iter().flatten().map(|word| word.as_str().unwrap()).collect()
 }
 

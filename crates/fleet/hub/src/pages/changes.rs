@@ -134,9 +134,7 @@ impl Changed {
         let steps: Option<Vec<f64>> = runs.iter().map(|run| run.step_ns).collect();
         let (of, durations) = match steps {
             Some(steps) => ("step", steps),
-            None => {
-                ("run", runs.iter().map(|run| run.ended_ns.saturating_sub(run.started_ns) as f64).collect())
-            }
+            None => ("run", runs.iter().map(|run| run.duration_us as f64).collect()),
         };
         let Some(found) = change(&durations) else { return Ok(None) };
         let job = |at: usize| store.job(tenant, runs[at].id);

@@ -67,13 +67,14 @@ pub fn settle(connection: &Connection, job: i64, of: &Aggregate) -> Result<i64> 
     let world = facts.iter().map(|fact| fact.world).max().unwrap_or(0);
     let series = digest(&[&of.owner, &command(of), devices, &world.to_string()].join("\n"));
     let unused = unused_us(connection, job, &facts)?;
+    let elapsed = elapsed_us(&facts);
     let before: i64 = connection
         .prepare_cached("SELECT us_unused FROM jobs WHERE id = ?1")?
         .query_row([job], |row| row.get(0))?;
     let mut update = connection.prepare_cached(
-        "UPDATE jobs SET step_ns = ?2, devices = ?3, world = ?4, series = ?5, us_unused = ?6 WHERE id = ?1",
+        "UPDATE jobs SET step_ns = ?2, devices = ?3, world = ?4, series = ?5, us_unused = ?6, elapsed_us = ?7 WHERE id = ?1",
     )?;
-    update.execute(params![job, step_ns, devices, world, series, unused])?;
+    update.execute(params![job, step_ns, devices, world, series, unused, elapsed])?;
     Ok(unused - before)
 }
 
@@ -112,7 +113,14 @@ fn unused_us(connection: &Connection, job: i64, facts: &[Fact]) -> Result<i64> {
     Ok(unused.fold(0, i64::saturating_add))
 }
 
-/// The time from the first start to the last figures of a host's recordings.
+/// The job's duration: the longest one on a host. Clocks of several hosts are never compared, since
+/// nobody knows how far they are apart.
+fn elapsed_us(facts: &[Fact]) -> i64 {
+    let hosts: BTreeSet<&str> = facts.iter().map(|fact| fact.host.as_str()).gathered();
+    hosts.into_iter().map(|host| span_us(facts, host)).max().unwrap_or(0)
+}
+
+/// The time from the first start to the last figures of a host's recordings, by the host's clock.
 fn span_us(facts: &[Fact], host: &str) -> i64 {
     let of_host = || facts.iter().filter(|fact| fact.host == host);
     let (from, until) = (of_host().map(|fact| fact.from_us).min(), of_host().map(|fact| fact.until_us).max());

@@ -112,8 +112,8 @@ pub struct Run {
     pub step_ns: Option<f64>,
     /// Start, nanoseconds since 1970.
     pub started_ns: u64,
-    /// End.
-    pub ended_ns: u64,
+    /// Duration, microseconds: the longest one by the clock of one host.
+    pub duration_us: u64,
 }
 
 /// Recordings and the columns of [`Sums`], added up as the rows have them: of shared time, one row
@@ -449,15 +449,16 @@ impl Store {
     ) -> std::result::Result<Vec<Series>, Error> {
         self.read(|connection| {
             let mut named = connection.prepare_cached(&format!(
-                "SELECT series, id, step_ns, started_ns, ended_ns FROM jobs INDEXED BY jobs_ended
+                "SELECT series, id, step_ns, started_ns, coalesce(elapsed_us, max(ended_ns - started_ns, 0) / 1000)
+                 FROM jobs INDEXED BY jobs_ended
                  WHERE {OF_TENANT} AND started_ns >= ?2 AND running = 0 AND failed = 0
                  ORDER BY started_ns DESC LIMIT ?3"
             ))?;
             let mut by_name: BTreeMap<String, Vec<Run>> = BTreeMap::new();
             let mut rows = named.query((tenant, since_ns as i64, most as i64))?;
             while let Some(row) = rows.next()? {
-                let (started_ns, ended_ns) = (count(row, 3)?, count(row, 4)?);
-                let run = Run { id: row.get(1)?, step_ns: row.get(2)?, started_ns, ended_ns };
+                let (started_ns, duration_us) = (count(row, 3)?, count(row, 4)?);
+                let run = Run { id: row.get(1)?, step_ns: row.get(2)?, started_ns, duration_us };
                 by_name.entry(row.get(0)?).or_default().push(run);
             }
             let of = |(name, mut runs): (String, Vec<Run>)| {

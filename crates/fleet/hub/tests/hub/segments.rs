@@ -4,7 +4,7 @@ use crate::common::{Running, message, now_ns};
 use crate::views::exported;
 use apex_aggregate::Aggregate;
 use apex_hub::export::Table;
-use apex_hub::segments::Written;
+use apex_hub::segments::{Local, Verified, Written, verify};
 use apex_hub::{LOCAL, Store};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,10 @@ fn a_day_is_written_once_and_again_when_something_of_it_comes() {
         assert_eq!(hub.post(&days_ago(recording, 1, days).to_bytes()).status, 200);
     }
     let store = Store::open(&database).unwrap();
-    let write = |since_day| store.write_segments(LOCAL, &segments, since_day, now_ns()).unwrap().unwrap();
+    let write = |since_day| {
+        let place = Local::to_write(&segments).unwrap();
+        store.write_segments(LOCAL, &place, since_day, now_ns()).unwrap().unwrap()
+    };
     let first = write(0);
     let all = files(&segments);
     assert_eq!((first.new, first.unchanged, first.replaced), (all.len() as u64, 0, 0));
@@ -85,6 +88,46 @@ fn a_day_is_written_once_and_again_when_something_of_it_comes() {
 }
 
 #[test]
+fn an_export_removes_what_a_killed_one_left_and_damage_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, segments) = (folder.path().join("hub.db"), folder.path().join("segments"));
+    let hub = Running::start(&database);
+    assert_eq!(hub.post(&days_ago(0, 1, 20).to_bytes()).status, 200);
+    let store = Store::open(&database).unwrap();
+    let write = || {
+        let place = Local::to_write(&segments).unwrap();
+        // Nobody else writes meanwhile, and readers may.
+        let refused = Local::to_write(&segments).unwrap_err().to_string();
+        assert!(refused.contains("another export"), "{refused}");
+        store.write_segments(LOCAL, &place, 0, now_ns()).unwrap().unwrap()
+    };
+    let verified = || verify(&Local::to_read(&segments)).unwrap();
+    assert_eq!(write().new, 3);
+    assert_eq!(verified(), Verified { sound: 3, ..Verified::default() });
+    let names = files(&segments);
+    // A file that was begun, the earlier file of a day, what is nobody's, and a flipped bit.
+    let of_jobs = names.keys().find(|name| name.starts_with("jobs/")).unwrap();
+    let earlier = format!("{}-0123456789abcdef.parquet", &of_jobs[..15]);
+    std::fs::write(segments.join("jobs/.apex-7-0.part"), b"PAR").unwrap();
+    std::fs::write(segments.join("jobs/README"), b"ours").unwrap();
+    std::fs::write(segments.join(&earlier), b"PAR1").unwrap();
+    let of_days = names.keys().find(|name| name.starts_with("days/")).unwrap();
+    let mut bytes = names[of_days].clone();
+    bytes[9] ^= 4;
+    std::fs::write(segments.join(of_days), bytes).unwrap();
+    let found = verified();
+    let mut both = [earlier.clone(), of_jobs.clone()];
+    both.sort();
+    assert_eq!((found.sound, &found.twice), (2, &both.to_vec()));
+    assert_eq!(found.damaged, [earlier, of_days.clone()]);
+    std::fs::remove_file(segments.join(of_days)).unwrap();
+    assert_eq!(write(), Written { new: 1, unchanged: 2, replaced: 1 });
+    assert_eq!(verified(), Verified { sound: 3, ..Verified::default() });
+    std::fs::remove_file(segments.join("jobs/README")).unwrap();
+    assert_eq!(files(&segments), names, "what was begun is gone");
+}
+
+#[test]
 fn duckdb_reads_the_rows_that_are_exported() {
     let folder = tempfile::tempdir().unwrap();
     let (database, segments) = (folder.path().join("hub.db"), folder.path().join("segments"));
@@ -96,7 +139,8 @@ fn duckdb_reads_the_rows_that_are_exported() {
         );
     }
     let store = Store::open(&database).unwrap();
-    store.write_segments(LOCAL, &segments, 0, now_ns()).unwrap().unwrap();
+    let place = Local::to_write(&segments).unwrap();
+    store.write_segments(LOCAL, &place, 0, now_ns()).unwrap().unwrap();
     for (table, name, order) in [
         (Table::Jobs, "jobs", "started_ns, id"),
         (Table::Days, "days", "day, owner"),

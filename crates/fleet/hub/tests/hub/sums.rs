@@ -255,6 +255,7 @@ fn a_database_of_the_first_version_is_brought_up() {
     let connection = Connection::open(&database).unwrap();
     let columns = "DROP TRIGGER days_come; DROP TRIGGER days_change; DROP TABLE spans; DROP INDEX jobs_by_loss; DROP INDEX jobs_ended;
         CREATE INDEX jobs_by_series ON jobs (tenant, series, started_ns);
+        ALTER TABLE jobs DROP COLUMN elapsed_us;
         ALTER TABLE jobs DROP COLUMN lost_us; ALTER TABLE jobs DROP COLUMN day;
         ALTER TABLE jobs DROP COLUMN mj_energy; ALTER TABLE jobs DROP COLUMN us_metered;
         ALTER TABLE jobs DROP COLUMN mj_idle; ALTER TABLE days DROP COLUMN mj_energy;

@@ -103,6 +103,37 @@ fn a_slower_job_is_a_change_with_its_commits() {
     assert!(hub.get("/report").body.contains("Jobs that became slower"));
 }
 
+/// Changes of a job of two hosts, whose second one has a clock that is an hour ahead from the tenth
+/// run on; the runs then take so many times as long.
+fn changes_of_two_hosts(slower: f64) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = Running::start(&folder.path().join("hub.db"));
+    for run in 0..16u64 {
+        let (is_late, begun_ns) = (run >= 9, now_ns() - (20 - run) * 3_600_000_000_000);
+        for rank in 0..2u64 {
+            let mut of = message(1000 + 4 * run + rank, 4);
+            of.owner = "somebody".to_owned();
+            of.host = format!("node{rank}");
+            of.started_ns = begun_ns + if is_late { rank * 3_600_000_000_000 } else { 0 };
+            let seconds = 600.0 * (1.0 + 0.002 * (run % 5) as f64) * if is_late { slower } else { 1.0 };
+            of.as_of_ns = of.started_ns + (seconds * 1e9) as u64;
+            of.ended = Some(apex_aggregate::End { at_ns: of.as_of_ns, status: Some(0), signal: None });
+            of.devices[0].name = "H200".to_owned();
+            of.step = None;
+            assert_eq!(hub.post(&of.to_bytes()).status, 200);
+        }
+    }
+    hub.json("/api/v1/changes")["changes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_clock_that_is_wrong_makes_no_job_slower() {
+    assert_eq!(changes_of_two_hosts(1.0), Vec::<Value>::new());
+    let changes = changes_of_two_hosts(1.3);
+    assert_eq!((changes.len(), &changes[0]["of"], &changes[0]["runs_after"]), (1, &"run".into(), &7.into()));
+    assert!((changes[0]["factor"].as_f64().unwrap() - 1.3).abs() < 0.02, "{changes:?}");
+}
+
 #[test]
 fn a_report_is_a_page_by_itself() {
     let (folder, hub, all) = filled();

@@ -1,15 +1,20 @@
-//! Segments: a Parquet file of each day that has ended, in a folder, for engines that read many
-//! files.
+//! Segments: a Parquet file of each day that has ended, in a folder or in an S3-compatible store,
+//! for engines that read many files.
 //!
 //! `jobs` and `days` have a file of each day, `kernels` has one of each week. A file's name begins
 //! with its first day and ends with a part of the SHA-256 of its bytes.
 //!
 //! Invariants:
 //!
-//! 1. **A name has one content.** Whoever copies a folder to a store copies what is new, once.
+//! 1. **A name has one content**, so that whoever reads a file can compare them ([`verify`]).
 //! 2. **A day is there once.** When figures of a day arrive later, a new file replaces the earlier
-//!    one: it is complete before that one goes, so that for a moment both are there.
+//!    one: it is complete before that one goes, so that for a moment both are there. If the export
+//!    is killed in this moment, the next one removes the earlier file.
 //! 3. The same rows are the same bytes: rows are ordered, and nothing tells when they were written.
+
+mod place;
+
+pub use place::{Local, Place};
 
 use crate::export::{Record, Table};
 use crate::html;
@@ -20,14 +25,18 @@ use apex_export::parquet::Parquet;
 use apex_export::table::{Cell, Column, Sink, Type};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::LazyLock;
-use std::{fs, io};
 
 /// Hexadecimal digits of a hash in a name.
 const DIGITS: usize = 16;
 
-/// The numbers of segments in a folder after it was written.
+/// Tables that have segments, with the names of their folders.
+const TABLES: [(Table, &str); 3] =
+    [(Table::Jobs, "jobs"), (Table::Days, "days"), (Table::Kernels, "kernels")];
+
+/// The numbers of segments in a place after it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// New ones, those that took the place of another one among them.
@@ -36,6 +45,17 @@ pub struct Written {
     pub unchanged: u64,
     /// Those that a new one took the place of.
     pub replaced: u64,
+}
+
+/// What became of segments that were read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Those whose content is the one of their name.
+    pub sound: u64,
+    /// Those whose content is another one.
+    pub damaged: Vec<String>,
+    /// Those of a day that another segment has, too: an export was killed between the two.
+    pub twice: Vec<String>,
 }
 
 /// A column before those of the sums.
@@ -106,15 +126,14 @@ fn columns(table: Table) -> Option<Vec<Column>> {
 }
 
 impl Store {
-    /// Writes the segments of a tenant's days that have ended, from a day on, into a folder, which
-    /// is made where it is missing.
+    /// Writes the segments of a tenant's days that have ended, from a day on, into a place.
     ///
     /// # Errors
-    /// Those of the database. The inner ones are those of the folder.
+    /// Those of the database. The inner ones are those of the place.
     pub fn write_segments(
         &self,
         tenant: &str,
-        folder: &Path,
+        place: &dyn Place,
         since_day: u64,
         now_ns: u64,
     ) -> Result<io::Result<Written>, Error> {
@@ -123,21 +142,21 @@ impl Store {
         let mut weeks: Vec<u64> = days.iter().map(|day| day / 7).collect();
         weeks.dedup();
         weeks.retain(|week| 7 * (week + 1) <= day(now_ns));
-        let weeks: Vec<(u64, u64)> = weeks.into_iter().map(|week| (7 * week, 7)).collect();
-        let days: Vec<(u64, u64)> = days.into_iter().map(|day| (day, 1)).collect();
-        for (table, name, times) in
-            [(Table::Jobs, "jobs", &days), (Table::Days, "days", &days), (Table::Kernels, "kernels", &weeks)]
-        {
-            let folder = folder.join(name);
-            if let Err(error) = fs::create_dir_all(&folder) {
-                return Ok(Err(error));
-            }
-            for &(first, count) in times {
+        for (table, folder) in TABLES {
+            let names = match place.names(folder) {
+                Ok(names) => names,
+                Err(error) => return Ok(Err(error)),
+            };
+            let ranges: Vec<(u64, u64)> = match table {
+                Table::Kernels => weeks.iter().map(|week| (7 * week, 7)).collect(),
+                _ => days.iter().map(|&day| (day, 1)).collect(),
+            };
+            for (first, count) in ranges {
                 let bytes = match self.segment(tenant, table, first..first + count)? {
                     Ok(bytes) => bytes,
                     Err(error) => return Ok(Err(error)),
                 };
-                if let Err(error) = keep(&folder, &html::date(first), &bytes, &mut written) {
+                if let Err(error) = keep(place, folder, &names, &html::date(first), &bytes, &mut written) {
                     return Ok(Err(error));
                 }
             }
@@ -177,34 +196,66 @@ fn cell(value: &Value) -> Cell<'_> {
     }
 }
 
-/// Puts a segment into its folder, in the place of another one of the same day.
-fn keep(folder: &Path, date: &str, bytes: &[u8], written: &mut Written) -> io::Result<()> {
-    let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = folder.join(format!("{date}-{}.parquet", &hash[..DIGITS]));
-    if path.exists() {
+/// Puts a segment into a place, and removes others of the same day.
+fn keep(
+    place: &dyn Place,
+    folder: &str,
+    names: &[String],
+    date: &str,
+    bytes: &[u8],
+    written: &mut Written,
+) -> io::Result<()> {
+    let name = format!("{date}-{}.parquet", content(bytes));
+    if names.contains(&name) {
         written.unchanged += 1;
     } else {
-        apex_untrusted::replace::bytes(&path, bytes)?;
+        place.put(folder, &name, bytes)?;
         written.new += 1;
     }
-    for other in segments_of(folder, date)?.into_iter().filter(|other| *other != path) {
-        fs::remove_file(other)?;
+    for other in names.iter().filter(|&other| *other != name && date_of(other) == Some(date)) {
+        place.remove(folder, other)?;
         written.replaced += 1;
     }
     Ok(())
 }
 
-/// The segments of a day that are there.
-fn segments_of(folder: &Path, date: &str) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let hash = name.strip_prefix(date).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".parquet"));
-        let is_hash = |hash: &str| hash.len() == DIGITS && hash.bytes().all(|c| c.is_ascii_hexdigit());
-        if hash.is_some_and(is_hash) {
-            found.push(path);
+/// What a name has of its content.
+fn content(bytes: &[u8]) -> String {
+    let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    hash[..DIGITS].to_owned()
+}
+
+/// The first day of a segment of this name; `None` if it is no segment.
+fn date_of(name: &str) -> Option<&str> {
+    let (date, hash) = name.strip_suffix(".parquet")?.rsplit_once('-')?;
+    let is_hash = hash.len() == DIGITS && hash.bytes().all(|c| c.is_ascii_hexdigit());
+    let is_date = date.len() == 10 && date.bytes().all(|c| c.is_ascii_digit() || c == b'-');
+    (is_hash && is_date).then_some(date)
+}
+
+/// Reads all segments of a place back, and compares each content with its name. What is no segment
+/// is passed over.
+///
+/// # Errors
+/// Those of the place.
+pub fn verify(place: &dyn Place) -> io::Result<Verified> {
+    let mut verified = Verified::default();
+    for (_, folder) in TABLES {
+        let mut names = place.names(folder)?;
+        names.sort_unstable();
+        let mut of_date: BTreeMap<&str, u64> = BTreeMap::new();
+        names.iter().filter_map(|name| date_of(name)).for_each(|date| *of_date.entry(date).or_default() += 1);
+        for name in &names {
+            let Some(date) = date_of(name) else { continue };
+            let shown = || format!("{folder}/{name}");
+            if of_date[date] > 1 {
+                verified.twice.push(shown());
+            }
+            match name.ends_with(&format!("-{}.parquet", content(&place.read(folder, name)?))) {
+                true => verified.sound += 1,
+                false => verified.damaged.push(shown()),
+            }
         }
     }
-    Ok(found)
+    Ok(verified)
 }
