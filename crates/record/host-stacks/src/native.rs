@@ -69,9 +69,10 @@ impl Libraries {
     /// The functions at an address of a file, the innermost inlined one first; one without a name
     /// where none is known.
     fn functions(&mut self, pid: u32, file: &Mapping, address: u64) -> Vec<Frame> {
-        let names = self.0.entry(file.identity.clone()).or_insert_with(|| {
-            Names::of(&PathBuf::from(format!("/proc/{pid}/root{}", file.path)))
-        });
+        let names = self
+            .0
+            .entry(file.identity.clone())
+            .or_insert_with(|| Names::of(&PathBuf::from(format!("/proc/{pid}/root{}", file.path))));
         let frame = |place: Place| Frame {
             kind: FrameKind::Native,
             function: place.function.unwrap_or_default(),
@@ -87,7 +88,7 @@ impl Libraries {
 }
 
 /// The name in place of a file, for the kernel.
-const KERNEL: &str = "[kernel]";
+const KERNEL: &str = "kernel";
 /// The instruction that makes a system call.
 const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 

@@ -19,8 +19,6 @@ const LISTINGS_FOR_PYTHON: u32 = 64;
 const MOST_FRAMES: usize = 1 << 16;
 /// Most threads of a process whose running is sampled by a clock of the kernel.
 const MOST_CLOCKS: usize = 32;
-/// A sample of a running thread counts for a round if it is at most so many periods older.
-const FRESH: u64 = 2;
 /// A span is written when it is so long, so that a killed sampler loses little.
 const LONGEST_SPAN_NS: u64 = 5_000_000_000;
 
@@ -49,8 +47,15 @@ struct Reader {
     /// outermost first.
     frames: HashMap<Found, Vec<u32>>,
     /// Clocks of threads that run compiled code; `None` where the system refuses one.
-    clocks: HashMap<u32, Option<Clock>>,
+    clocks: HashMap<u32, Option<Ticking>>,
     /// Indexes of the frames of the stack that is being read, outermost first.
+    stack: Vec<u32>,
+}
+
+/// A thread that runs compiled code, and where it was at the last tick of its clock.
+struct Ticking {
+    clock: Clock,
+    /// Frames of the stack, outermost first; empty if the thread has waited since.
     stack: Vec<u32>,
 }
 
@@ -97,8 +102,14 @@ impl Watched {
         let version = python.as_ref().map_or_else(String::new, Python::version);
         let process = Process { pid, parent, name: linux::name(pid, pid), python: version };
         let index = writer.process(process)?;
-        let reader =
-            Reader { pid, python, native: Native::new(pid), frames: HashMap::new(), clocks: HashMap::new(), stack: Vec::new() };
+        let reader = Reader {
+            pid,
+            python,
+            native: Native::new(pid),
+            frames: HashMap::new(),
+            clocks: HashMap::new(),
+            stack: Vec::new(),
+        };
         let (threads, listings, left_out) = (BTreeMap::new(), 0, 0);
         Ok(Some(Watched { pid, start, executable, index, reader, listings, threads, left_out }))
     }
@@ -320,31 +331,46 @@ impl Reader {
             // The interpreter's own frames say more than those of the code that interprets.
             return if self.python.is_some() { Ok(is_settled) } else { self.read_running(tid, at, output) };
         };
+        self.forget_running(tid);
         let until = self.python.as_ref().filter(|_| !self.stack.is_empty()).map(Python::address);
         let found = self.native.frames(&call, until, at.now_ns).to_vec();
         self.push_native(&found, output)?;
         Ok(is_settled)
     }
 
-    /// Reads the compiled frames of a thread that runs, and says whether they are known.
+    /// Reads the compiled frames of a thread that runs, and says whether they are known. Without a
+    /// tick since the last round, the thread has hardly run since, and is where it was.
     fn read_running(&mut self, tid: u32, at: Moment, output: &mut Output<'_>) -> io::Result<bool> {
-        let has_room = self.clocks.len() < MOST_CLOCKS;
-        let clock = match self.clocks.entry(tid) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if !has_room => return Ok(true),
+        if !self.clocks.contains_key(&tid) {
+            if self.clocks.len() >= MOST_CLOCKS {
+                return Ok(false);
+            }
             // Two ticks in a period: a thread that has run since the last round has a new one.
-            Entry::Vacant(new) => new.insert(Clock::of(tid, (at.period_ns / 2).max(1)).ok()),
+            let clock = Clock::of(tid, (at.period_ns / 2).max(1)).ok();
+            self.clocks.insert(tid, clock.map(|clock| Ticking { clock, stack: Vec::new() }));
+        }
+        let Some(Some(ticking)) = self.clocks.get_mut(&tid) else { return Ok(false) };
+        let Some(sample) = ticking.clock.newest() else {
+            self.stack.extend_from_slice(&ticking.stack);
+            return Ok(!self.stack.is_empty());
         };
-        let Some(clock) = clock else { return Ok(true) };
-        let sample = clock.newest();
-        let is_fresh = |time_ns: u64| at.now_ns.saturating_sub(time_ns) <= FRESH * at.period_ns;
-        let Some(sample) = sample.filter(|sample| is_fresh(sample.time_ns)) else { return Ok(false) };
         let found = self.native.frames_of(&sample, at.now_ns).to_vec();
         self.push_native(&found, output)?;
         if let Some(frame) = self.native.in_kernel(&sample) {
             self.stack.push(output.writer.frame(frame)?);
         }
+        if let Some(Some(ticking)) = self.clocks.get_mut(&tid) {
+            ticking.stack.clone_from(&self.stack);
+        }
         Ok(!found.is_empty())
+    }
+
+    /// Drops what a thread that waits did before.
+    fn forget_running(&mut self, tid: u32) {
+        if let Some(Some(ticking)) = self.clocks.get_mut(&tid) {
+            ticking.clock.newest();
+            ticking.stack.clear();
+        }
     }
 
     /// Adds compiled frames, of which the innermost is the first, and what is inlined there.

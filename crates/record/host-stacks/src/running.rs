@@ -48,6 +48,7 @@ const BEFORE_STACK: usize = HEADER + 8 + 8 + KERNELS.len() * 8 + 8;
 /// A thread at a moment in which it ran.
 pub struct Sample {
     /// The time on the monotonic clock, in nanoseconds.
+    #[cfg(test)]
     pub time_ns: u64,
     /// Whether it was in a system call or in a page fault.
     pub is_in_kernel: bool,
@@ -220,6 +221,7 @@ fn parse(record: &[u8]) -> Option<Sample> {
     let copied = record.get(BEFORE_STACK..)?.get(..room)?;
     let length = word_at(record, BEFORE_STACK + room) as usize;
     Some(Sample {
+        #[cfg(test)]
         time_ns: word_at(record, HEADER),
         is_in_kernel: mode & MODE == IN_KERNEL,
         registers: Registers(registers),
