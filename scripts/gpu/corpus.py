@@ -401,7 +401,7 @@ CLAIM = re.compile(r"saves ([<0-9.]+)% \(([<0-9.]+)%?\D([<0-9.]+)\)")
 SIGHTS = {
     "first sight": {"first-sight-3": "3", "first-sight-4": "4", "first-sight-5": "5", "first-sight-6": "6", "first-sight-7": "7",
                     "../users/first-sight": "8", "../users/first-sight-9": "9", "../users/first-sight-10": "10",
-                    "../users/first-sight-11": "11"},
+                    "../users/first-sight-11": "11", "../users/first-sight-12": "12"},
     "second sight": {"second-sight-3": "3", "second-sight-4-and-5": "4 and 5", "second-sight-6": "6", "second-sight-7": "7",
                      "../users/second-sight": "8", "../users/second-sight-9": "9", "../users/second-sight-10": "10",
                      "../users/second-sight-11": "11"},

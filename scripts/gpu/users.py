@@ -41,7 +41,7 @@ SECONDS_EACH, SECONDS_BEFORE = 24, 45
 PACKAGES = {"jax": "import jax; jax.devices()", "cupy": "import cupy, cupyx.scipy.sparse; cupy.zeros(1)"}
 TORCH = "import torch; torch.zeros(1, device='cuda')"
 MORE = {"polite_letters": "import transformers", "sepsis_alarms": "import torchmetrics", "bird_calls": "import torchaudio",
-        "citing_papers": "import torch_geometric"}
+        "citing_papers": "import torch_geometric", "cupy_road_cracks": TORCH}
 
 
 def programs():

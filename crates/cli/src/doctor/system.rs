@@ -155,10 +155,9 @@ fn container() -> Check {
         (true, true) => "in a container, system calls are filtered (seccomp)",
     };
     match read_own_memory() {
-        Ok(()) => Check::ok(
-            "container",
-            format!("{found}; APEX needs neither ptrace nor perf events nor counter permission"),
-        ),
+        Ok(()) => {
+            Check::ok("container", format!("{found}; APEX needs neither ptrace nor counter permission"))
+        }
         Err(error) => Check::warn(
             "container",
             format!("{found}; the system call process_vm_readv is refused ({error})"),
@@ -181,7 +180,15 @@ fn host_stacks() -> Check {
         Ok(None) => Check::ok(
             ID,
             format!(
-                "stacks of Python threads are read with process_vm_readv, without stopping them ({scope})"
+                "stacks of Python threads and of threads that wait are read with process_vm_readv, without \
+                 stopping them ({scope}); {}",
+                match apex_host_stacks::refusal_of_running() {
+                    None => "those of compiled code that runs with perf_event_open".to_owned(),
+                    Some(why) => format!(
+                        "not those of compiled code that runs: {why}; allow it by CAP_PERFMON, or \
+                         kernel.perf_event_paranoid 2"
+                    ),
+                }
             ),
         ),
         Ok(Some(why)) => Check::warn(ID, format!("{why} ({scope})"), ADVICE),

@@ -154,6 +154,11 @@ impl File {
         Some(content.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// Whether it has a section of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.sections.iter().any(|section| section.name == name)
+    }
+
     /// The content of a section; `None` if there is none, or one that is compressed or longer than
     /// `most` bytes.
     pub fn section(&self, name: &str, most: u64) -> Option<Vec<u8>> {

@@ -2,7 +2,8 @@
 //!
 //! * A [`Sampler`] is a thread of `apex run`. It reads the threads' stacks from outside: the
 //!   program is not stopped, gets no signal and no thread, and calls nothing for it. [`refusal`]
-//!   says whether the system allows that.
+//!   says whether the system allows that, and [`refusal_of_running`] whether it also copies the
+//!   stacks of compiled code that runs.
 //! * [`Writer`] appends processes, threads, frames, stacks and [`Span`]s to the session's file
 //!   ([`FILE`]).
 //! * [`HostStacks::read`] reads that file.
@@ -24,6 +25,7 @@ mod native;
 mod process;
 mod python;
 mod record;
+mod running;
 mod sampler;
 mod waits;
 
@@ -32,4 +34,5 @@ pub use python::refusal;
 pub use record::{
     Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread, WaitsFor,
 };
+pub use running::refusal as refusal_of_running;
 pub use sampler::{Options, Sampler, USUAL_HZ};

@@ -1,16 +1,19 @@
-//! The compiled frames of a thread that waits, unwound from outside.
+//! The compiled frames of a thread, unwound from outside.
 //!
 //! The kernel tells the stack pointer and the instruction of a waiting thread; all else follows
 //! from the stack and the unwinding tables. The caller checks that the thread waited until the
-//! frames were read.
+//! frames were read. Of a thread that runs, the kernel copies registers and stack
+//! ([`crate::running`]).
 
 use crate::linux::{self, Call, Mapping};
+use crate::record::{Frame, FrameKind};
+use crate::running::Sample;
 use apex_call_frames::memory::{Memory, half_at, word_at};
-use apex_call_frames::native::{Buffers, Loaded, Registers, Row, Tables, row, unwind};
-use apex_symbolization::Exports;
+use apex_call_frames::native::{Buffers, Loaded, RIP, Registers, Row, Tables, row, unwind, unwind_on};
+use apex_symbolization::{Exports, Place, Symbols};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most frames of a stack.
 const DEPTH: usize = 128;
@@ -25,20 +28,69 @@ const MOST_HEADERS: usize = 32;
 /// Most files that are loaded in the course of a process.
 const MOST_MODULES: usize = 1 << 12;
 
-/// The functions that files export, by device and inode.
-#[derive(Default)]
-pub struct Libraries(HashMap<String, Option<Exports>>);
+/// Most bytes of a file of which all functions and lines are read; of larger ones only the
+/// functions that they export.
+const MOST_BYTES: u64 = 128 << 20;
 
-impl Libraries {
-    /// The name of the function at an address of a file; empty if it is not known.
-    fn function(&mut self, pid: u32, file: &Mapping, address: u64) -> String {
-        let exports = self.0.entry(file.identity.clone()).or_insert_with(|| {
-            let inside = PathBuf::from(format!("/proc/{pid}/root{}", file.path));
-            Exports::of(&inside)
-        });
-        exports.as_ref().and_then(|exports| exports.at(address)).unwrap_or_default()
+/// The functions of files, by device and inode.
+#[derive(Default)]
+pub struct Libraries(HashMap<String, Names>);
+
+/// The names of a file's functions.
+enum Names {
+    /// All that the file has: of programs that were not stripped.
+    All(Box<Symbols>),
+    /// Those that the file exports.
+    Exported(Exports),
+    Unknown,
+}
+
+impl Names {
+    fn of(path: &Path) -> Names {
+        match Symbols::of_program(path, MOST_BYTES) {
+            Some(all) => Names::All(Box::new(all)),
+            None => Exports::of(path).map_or(Names::Unknown, Names::Exported),
+        }
+    }
+
+    /// The functions at an address, the innermost inlined one first.
+    fn at(&self, address: u64) -> Vec<Place> {
+        match self {
+            Names::All(symbols) => symbols.at(address),
+            Names::Exported(exports) => {
+                vec![Place { function: exports.at(address), ..Place::default() }]
+            }
+            Names::Unknown => Vec::new(),
+        }
     }
 }
+
+impl Libraries {
+    /// The functions at an address of a file, the innermost inlined one first; one without a name
+    /// where none is known.
+    fn functions(&mut self, pid: u32, file: &Mapping, address: u64) -> Vec<Frame> {
+        let names = self
+            .0
+            .entry(file.identity.clone())
+            .or_insert_with(|| Names::of(&PathBuf::from(format!("/proc/{pid}/root{}", file.path))));
+        let frame = |place: Place| Frame {
+            kind: FrameKind::Native,
+            function: place.function.unwrap_or_default(),
+            line: place.line.filter(|_| place.file.is_some()).unwrap_or(0),
+            file: place.file.unwrap_or_else(|| file.path.clone()),
+        };
+        let mut frames: Vec<Frame> = names.at(address).into_iter().map(frame).collect();
+        if frames.is_empty() {
+            frames.push(frame(Place::default()));
+        }
+        frames
+    }
+}
+
+/// The name in place of a file, for the kernel.
+const KERNEL: &str = "kernel";
+/// The instruction that makes a system call.
+const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
 /// A frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,11 +129,7 @@ impl Native {
     /// The frames of a thread that waits in `call`, innermost first, up to the file that holds the
     /// address `until`. None if only the C library lies in between: the system call says as much.
     pub fn frames(&mut self, call: &Call, until: Option<u64>, now_ns: u64) -> &[Found] {
-        let is_due = self.listed_ns.is_none_or(|listed| now_ns.saturating_sub(listed) >= LIST_EVERY_NS);
-        if is_due && self.holding(call.instruction).is_none() {
-            self.list_modules();
-            self.listed_ns = Some(now_ns);
-        }
+        self.know(call.instruction, now_ns);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut has_others = false;
@@ -104,10 +152,44 @@ impl Native {
         &self.frames
     }
 
-    /// The function and the file of a frame.
-    pub fn describe(&self, frame: Found, libraries: &mut Libraries) -> (String, String) {
-        let Some(file) = self.files.get(frame.file) else { return Default::default() };
-        (libraries.function(self.pid, file, frame.address), file.path.clone())
+    /// The frames of a thread that ran at the moment of `sample`, innermost first.
+    pub fn frames_of(&mut self, sample: &Sample, now_ns: u64) -> &[Found] {
+        self.know(sample.registers.0[RIP], now_ns);
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        unwind_on(&mut |address| sample.word(address), sample.registers, self, DEPTH, |loaded, at| {
+            let file = loaded.name as usize;
+            frames.push(Found { file, address: at.wrapping_sub(loaded.base) });
+            true
+        });
+        self.frames = frames;
+        &self.frames
+    }
+
+    /// What a thread did in the kernel: it was there for a call, or because memory that it used
+    /// had no page yet.
+    pub fn in_kernel(&self, sample: &Sample) -> Option<Frame> {
+        let mut before = [0; SYSTEM_CALL.len()];
+        let at = sample.registers.0[RIP].wrapping_sub(before.len() as u64);
+        let is_call = self.memory.read(at, &mut before) && before == SYSTEM_CALL;
+        let function = if is_call { "system call" } else { "page fault" };
+        let (function, file) = (function.to_owned(), KERNEL.to_owned());
+        sample.is_in_kernel.then_some(Frame { kind: FrameKind::Native, function, file, line: 0 })
+    }
+
+    /// The functions at a frame, the innermost inlined one first.
+    pub fn describe(&self, frame: Found, libraries: &mut Libraries) -> Vec<Frame> {
+        let Some(file) = self.files.get(frame.file) else { return Vec::new() };
+        libraries.functions(self.pid, file, frame.address)
+    }
+
+    /// Lists the loaded files, if none that is known holds an instruction.
+    fn know(&mut self, instruction: u64, now_ns: u64) {
+        let is_due = self.listed_ns.is_none_or(|listed| now_ns.saturating_sub(listed) >= LIST_EVERY_NS);
+        if is_due && self.holding(instruction).is_none() {
+            self.list_modules();
+            self.listed_ns = Some(now_ns);
+        }
     }
 
     /// Lists the loaded files anew. The index of a file stays the same.
@@ -217,8 +299,10 @@ mod tests {
         let wanted = waits as *const () as u64;
         let found = frames.take(10_000).find(|frames| frames.len() > 2).expect("frames");
         let mut libraries = Libraries::default();
-        let described: Vec<_> = found.iter().map(|&frame| native.describe(frame, &mut libraries)).collect();
-        assert!(described.iter().any(|(_, file)| *file == own), "{described:?}");
+        let described: Vec<Frame> =
+            found.iter().flat_map(|&frame| native.describe(frame, &mut libraries)).collect();
+        let is_own = |frame: &Frame| frame.file == own || frame.file.ends_with("native.rs");
+        assert!(described.iter().any(is_own), "{described:?}");
         let base = native.modules.iter().find(|module| module.holds(wanted)).expect("this test").base;
         let is_waits = |frame: &Found| (0..512).contains(&frame.address.wrapping_sub(wanted - base));
         assert!(found.iter().any(is_waits), "{found:?}");

@@ -4,8 +4,10 @@ use crate::file::Writer;
 use crate::linux::{self, State, ThreadFiles, Turns};
 use crate::native::{Found, Libraries, Native};
 use crate::python::{Files, Python};
-use crate::record::{Counters, Doing, Frame, FrameKind, Process, Span, Thread};
+use crate::record::{Counters, Doing, Process, Span, Thread};
+use crate::running::Clock;
 use crate::waits;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +17,8 @@ use std::path::PathBuf;
 const LISTINGS_FOR_PYTHON: u32 = 64;
 /// Compiled frames that are remembered; beyond, all are named again.
 const MOST_FRAMES: usize = 1 << 16;
+/// Most threads of a process whose running is sampled by a clock of the kernel.
+const MOST_CLOCKS: usize = 32;
 /// A span is written when it is so long, so that a killed sampler loses little.
 const LONGEST_SPAN_NS: u64 = 5_000_000_000;
 
@@ -39,9 +43,19 @@ struct Reader {
     pid: u32,
     python: Option<Python>,
     native: Native,
-    /// Indexes of compiled frames.
-    frames: HashMap<Found, u32>,
+    /// Indexes of compiled frames: the functions that are inlined into each other at an address,
+    /// outermost first.
+    frames: HashMap<Found, Vec<u32>>,
+    /// Clocks of threads that run compiled code; `None` where the system refuses one.
+    clocks: HashMap<u32, Option<Ticking>>,
     /// Indexes of the frames of the stack that is being read, outermost first.
+    stack: Vec<u32>,
+}
+
+/// A thread that runs compiled code, and where it was at the last tick of its clock.
+struct Ticking {
+    clock: Clock,
+    /// Frames of the stack, outermost first; empty if the thread has waited since.
     stack: Vec<u32>,
 }
 
@@ -88,8 +102,14 @@ impl Watched {
         let version = python.as_ref().map_or_else(String::new, Python::version);
         let process = Process { pid, parent, name: linux::name(pid, pid), python: version };
         let index = writer.process(process)?;
-        let reader =
-            Reader { pid, python, native: Native::new(pid), frames: HashMap::new(), stack: Vec::new() };
+        let reader = Reader {
+            pid,
+            python,
+            native: Native::new(pid),
+            frames: HashMap::new(),
+            clocks: HashMap::new(),
+            stack: Vec::new(),
+        };
         let (threads, listings, left_out) = (BTreeMap::new(), 0, 0);
         Ok(Some(Watched { pid, start, executable, index, reader, listings, threads, left_out }))
     }
@@ -168,6 +188,7 @@ impl Watched {
     }
 
     fn remove(&mut self, tid: u32, writer: &mut Writer) -> io::Result<()> {
+        self.reader.clocks.remove(&tid);
         self.threads.remove(&tid).map_or(Ok(()), |mut thread| thread.close(writer))
     }
 
@@ -306,28 +327,69 @@ impl Reader {
         if let Some(python) = &mut self.python {
             is_settled = python.sample(tid, is_waiting, &mut self.stack, output.writer)?;
         }
-        let State::Waiting(call) = state else { return Ok(is_settled) };
+        let State::Waiting(call) = state else {
+            // The interpreter's own frames say more than those of the code that interprets.
+            return if self.python.is_some() { Ok(is_settled) } else { self.read_running(tid, at, output) };
+        };
+        self.forget_running(tid);
         let until = self.python.as_ref().filter(|_| !self.stack.is_empty()).map(Python::address);
         let found = self.native.frames(&call, until, at.now_ns).to_vec();
-        for frame in found.into_iter().rev() {
-            let index = self.native_frame(frame, output)?;
-            self.stack.push(index);
-        }
+        self.push_native(&found, output)?;
         Ok(is_settled)
     }
 
-    /// The index of a compiled frame.
-    fn native_frame(&mut self, frame: Found, output: &mut Output<'_>) -> io::Result<u32> {
-        if let Some(&known) = self.frames.get(&frame) {
-            return Ok(known);
+    /// Reads the compiled frames of a thread that runs, and says whether they are known. Without a
+    /// tick since the last round, the thread has hardly run since, and is where it was.
+    fn read_running(&mut self, tid: u32, at: Moment, output: &mut Output<'_>) -> io::Result<bool> {
+        if !self.clocks.contains_key(&tid) {
+            if self.clocks.len() >= MOST_CLOCKS {
+                return Ok(false);
+            }
+            // Two ticks in a period: a thread that has run since the last round has a new one.
+            let clock = Clock::of(tid, (at.period_ns / 2).max(1)).ok();
+            self.clocks.insert(tid, clock.map(|clock| Ticking { clock, stack: Vec::new() }));
         }
-        let (function, file) = self.native.describe(frame, output.libraries);
-        let index = output.writer.frame(Frame { kind: FrameKind::Native, function, file, line: 0 })?;
-        if self.frames.len() >= MOST_FRAMES {
-            self.frames.clear();
+        let Some(Some(ticking)) = self.clocks.get_mut(&tid) else { return Ok(false) };
+        let Some(sample) = ticking.clock.newest() else {
+            self.stack.extend_from_slice(&ticking.stack);
+            return Ok(!self.stack.is_empty());
+        };
+        let found = self.native.frames_of(&sample, at.now_ns).to_vec();
+        self.push_native(&found, output)?;
+        if let Some(frame) = self.native.in_kernel(&sample) {
+            self.stack.push(output.writer.frame(frame)?);
         }
-        self.frames.insert(frame, index);
-        Ok(index)
+        if let Some(Some(ticking)) = self.clocks.get_mut(&tid) {
+            ticking.stack.clone_from(&self.stack);
+        }
+        Ok(!found.is_empty())
+    }
+
+    /// Drops what a thread that waits did before.
+    fn forget_running(&mut self, tid: u32) {
+        if let Some(Some(ticking)) = self.clocks.get_mut(&tid) {
+            ticking.clock.newest();
+            ticking.stack.clear();
+        }
+    }
+
+    /// Adds compiled frames, of which the innermost is the first, and what is inlined there.
+    fn push_native(&mut self, found: &[Found], output: &mut Output<'_>) -> io::Result<()> {
+        for &frame in found.iter().rev() {
+            if self.frames.len() >= MOST_FRAMES {
+                self.frames.clear();
+            }
+            let indexes = match self.frames.entry(frame) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let described = self.native.describe(frame, output.libraries);
+                    let indexes = described.into_iter().rev().map(|frame| output.writer.frame(frame));
+                    new.insert(indexes.collect::<io::Result<_>>()?)
+                }
+            };
+            self.stack.extend_from_slice(indexes);
+        }
+        Ok(())
     }
 }
 

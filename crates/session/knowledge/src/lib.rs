@@ -35,6 +35,7 @@ const SHIPPED: &[(&str, &[u8])] = &[
     ("kernels.toml", deflated!("kernels.toml")),
     ("calls.toml", deflated!("calls.toml")),
     ("host.toml", deflated!("host.toml")),
+    ("compiled.toml", deflated!("compiled.toml")),
     ("loops.toml", deflated!("loops.toml")),
     ("waits.toml", deflated!("waits.toml")),
     ("lines.toml", deflated!("lines.toml")),

@@ -26,6 +26,7 @@ mod observer;
 mod pattern;
 mod prediction;
 mod profile;
+mod readings;
 mod saturating;
 mod selection;
 mod sketch;
@@ -39,6 +40,7 @@ pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer
 pub use pattern::KernelPattern;
 pub use prediction::{Bound, BoundBy, Prediction, Work};
 pub use profile::*;
+pub use readings::Reading;
 pub use saturating::SaturatingSum;
 pub use selection::{Ranks, Selection, launched_rank, origin_ns};
 pub use sketch::Distribution;

@@ -49,6 +49,7 @@ mod summary;
 mod telling;
 mod times;
 mod transfers;
+mod unit_activity;
 mod usage;
 
 use apex_counts::Defect;
@@ -85,7 +86,7 @@ pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, Schedule, ScheduleEnd, State as LaunchQueueState};
-pub use quotes::{Functions, Loops, Quotes};
+pub use quotes::{Functions, Loops, Quotes, Readings};
 pub use ranges::Range;
 pub use reshaping::{Reshaping, State as ReshapingState};
 pub use sequences::Sequence;
@@ -94,6 +95,7 @@ pub use shares::GpuShares;
 pub use sizes::{SizeGroup, Sizes};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 pub use times::{Basis, GpuTime};
+pub use unit_activity::UnitActivity;
 pub use usage::{Activity, Collective, Gap};
 
 /// The profile of a session.
@@ -174,6 +176,12 @@ pub struct Profile {
     /// The statements of Python functions in the files of these lines.
     #[serde(skip)]
     pub functions: Functions,
+    /// What reading the source says of the program's lines.
+    #[serde(skip)]
+    pub readings: Readings,
+    /// How busy the units of the only GPU were in the steady state.
+    #[serde(skip)]
+    pub unit_activity: Option<UnitActivity>,
 }
 
 /// Sums over a session.

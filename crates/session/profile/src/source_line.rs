@@ -4,6 +4,7 @@
 //! agree on them. Invariants: any text gives an answer, in time linear in its length; a statement
 //! has at most [`COLUMNS`] characters, none of which is a control character.
 
+use crate::readings::{self, Reading};
 use std::collections::BTreeMap;
 
 /// Characters of a statement; what is longer ends in an ellipsis.
@@ -41,6 +42,8 @@ pub(crate) struct Found {
     /// The innermost loop of the same function around each line, of Python: its line and its
     /// statement.
     pub loops: BTreeMap<u32, (u32, String)>,
+    /// What reading says of the lines, of Python.
+    pub readings: Vec<(u32, Reading)>,
 }
 
 /// The statements that these lines, from 1, are part of, and the loops around them.
@@ -49,6 +52,7 @@ pub(crate) fn find(text: &str, lines: &[u32], is_python: bool) -> Found {
     if is_python {
         found.loops = loops(text, lines);
         found.functions = functions(text);
+        found.readings = readings::of(text, lines);
     }
     found
 }
@@ -103,6 +107,42 @@ fn functions(text: &str) -> BTreeMap<String, Vec<(u32, String)>> {
             let statement = joined(&parts[..parts.len().min(MOST_LINES)]);
             let name = around.last().map_or("", |open| open.text);
             found.entry(name.to_owned()).or_default().push((first, statement));
+        }
+    }
+    found
+}
+
+/// A statement of Python.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Its first and last line, from 1.
+    pub line: u32,
+    pub end: u32,
+    /// Blanks in front of it.
+    pub indent: usize,
+    /// Its code on one line, without comments.
+    pub text: String,
+}
+
+/// The statements of the first `most` lines of a text of Python.
+pub(crate) fn written(text: &str, most: usize) -> Vec<Written> {
+    let mut found: Vec<Written> = Vec::new();
+    let mut state = State::default();
+    for (number, line) in (1..).zip(text.lines()).take(most) {
+        let begins = state.is_between_statements();
+        let code;
+        (state, code) = scan(state, line, true);
+        match found.last_mut().filter(|_| !begins) {
+            Some(last) => {
+                last.end = number;
+                last.text.push_str(if last.text.ends_with(['(', '[', '{']) { "" } else { " " });
+                last.text.push_str(&code);
+            }
+            None if code.is_empty() => {}
+            None => {
+                let indent = line.len() - line.trim_start().len();
+                found.push(Written { line: number, end: number, indent, text: code });
+            }
         }
     }
     found

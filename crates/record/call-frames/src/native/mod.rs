@@ -110,12 +110,24 @@ pub trait Tables {
 /// until it returns false.
 pub fn unwind(
     memory: &Memory,
+    registers: Registers,
+    tables: &impl Tables,
+    most: usize,
+    each: impl FnMut(&Loaded, u64) -> bool,
+) {
+    let mut stack = StackWindow::default();
+    unwind_on(&mut |address| stack.word(memory, address), registers, tables, most, each);
+}
+
+/// As [`unwind`], on a stack whose words `word` gives: a copy of it, for instance.
+pub fn unwind_on(
+    word: &mut dyn FnMut(u64) -> Option<u64>,
     mut registers: Registers,
     tables: &impl Tables,
     most: usize,
     mut each: impl FnMut(&Loaded, u64) -> bool,
 ) {
-    let (mut stack, mut buffers) = (StackWindow::default(), Buffers::default());
+    let mut buffers = Buffers::default();
     let mut module = None;
     // A return address may be the first one of the next function.
     let mut behind = 0;
@@ -129,7 +141,7 @@ pub fn unwind(
         }
         let Some(row) = tables.row(&loaded, address, &mut buffers) else { return };
         behind = u64::from(!row.is_of_signal);
-        match row.caller(&registers, &mut stack, memory) {
+        match row.caller(&registers, word) {
             Some(caller) => registers = caller,
             None => return,
         }
@@ -137,15 +149,13 @@ pub fn unwind(
 }
 
 impl Row<'_> {
-    /// The registers of the caller; `None` for an outermost frame, and where the row cannot be
-    /// followed.
+    /// The registers of the caller, on a stack whose words `word` gives; `None` for an outermost
+    /// frame, and where the row cannot be followed.
     pub fn caller(
         &self,
         registers: &Registers,
-        stack: &mut StackWindow,
-        memory: &Memory,
+        mut word: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Option<Registers> {
-        let mut word = |address| stack.word(memory, address);
         let frame = match self.cfa {
             Cfa::Unknown => return None,
             Cfa::Register(number, offset) => registers.0.get(number)?.wrapping_add_signed(offset),

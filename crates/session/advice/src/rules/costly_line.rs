@@ -14,7 +14,7 @@ use super::backward::Backward;
 use super::compiled::Compiled;
 use super::{
     CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, job_saving,
-    kernel_finding, on_the_clock, percent, share_of_launches,
+    kernel_finding, limits, on_the_clock, percent, reread, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::host_function::of_what;
@@ -342,7 +342,12 @@ fn questions(profile: &Profile, work: &Work<'_>) -> String {
         let own = compiled.iter().flat_map(Compiled::questions);
         asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
     }
-    format!("See whether {} can do less. {}", work.site, asked.join(" "))
+    let share = work.time_ns / profile.totals.span_ns.max(1.0);
+    let limit = limits::of_place(profile, share).and_then(|(_, change)| change);
+    let limit = limit.map_or_else(String::new, |change| format!("{change}. "));
+    let read = work.site.frame().and_then(|line| reread::change(profile, line));
+    let read = read.map_or_else(String::new, |change| format!("{change}. "));
+    format!("{read}{limit}See whether {} can do less. {}", work.site, asked.join(" "))
 }
 
 /// The finding about a place: of a known cause with what is claimed for it, if anything is.
@@ -379,6 +384,11 @@ fn draft(
     let mut summary = work.summary(profile, &work.families(profile), span);
     if let Some(compiled) = Some(profile).filter(|of| work.is_compiled_by_xla(of)).and_then(Compiled::of) {
         summary = format!("{summary}; {}", compiled.in_words());
+    }
+    if cause.is_none()
+        && let Some((limit, _)) = limits::of_place(profile, share)
+    {
+        summary = format!("{summary}; {limit}");
     }
     let meaning = cause.map_or_else(String::new, |cause| format!("; {}", cause.meaning));
     let reason = match cause {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     AROUND_LAUNCHES, Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound,
-    job_saving, percent,
+    job_saving, percent, reread,
 };
 use crate::finding::{Evidence, Finding, Level, Observed, Saving, Scope, Severity, Unit};
 use crate::rules::known::cause_of_statement;
@@ -336,6 +336,9 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
         Kind::Sleep => format!("Wait for an event instead of sleeping in {what}"),
         Kind::Code => {
             let cheaper = cheaper(profile, place);
+            if let Some(read) = place.user.and_then(|user| reread::change(profile, &user.frame)) {
+                return format!("{read}. Otherwise move {what} off the critical path. {cheaper}");
+            }
             match host_bound::reason(profile) {
                 Some(change) => {
                     format!("Move {what} off the critical path. {}. {cheaper}", change.trim_end_matches('.'))

@@ -31,8 +31,8 @@ use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Functions, Graph, Images, LaunchQueue,
-    LaunchedRank, Loops, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
-    Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes,
+    LaunchedRank, Loops, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Readings, Recorder,
+    Reshaping, Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes, unit_activity,
 };
 use crate::observer::Observer;
 use crate::selection::{Ranks, Selection, launched_rank, origin_ns};
@@ -98,6 +98,8 @@ impl Profile {
         profile.sources = lines::sources(session, selection);
         let source = quotes::of_session(session, &profile);
         (profile.quotes, profile.loops, profile.functions) = (source.quotes, source.loops, source.functions);
+        profile.readings = source.readings;
+        profile.unit_activity = unit_activity::of_session(&session.dir);
         profile
     }
 
@@ -401,6 +403,8 @@ impl Builder {
             quotes: Quotes::new(),
             loops: Loops::new(),
             functions: Functions::new(),
+            readings: Readings::new(),
+            unit_activity: None,
         };
         owners::name_libraries(&mut profile);
         profile.tell_waiting_for_ranks(&self.other_collectives);

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::host_profile::HostThread;
 use super::interned::Interned;
-use super::native::is_file_of_user;
+use super::native::{is_file_of_user, is_function_of_library};
 use super::{Activity, Frame};
 use crate::accounts::{
     IdleAccount, IdleCause, IdleSums, PhaseKind, SampledSpan, SampledThread, SampledThreads, StackOf,
@@ -75,7 +75,7 @@ pub struct HostStack {
 /// A frame of Python or of compiled code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct HostFrame {
-    /// The function, and its place. Compiled code has the path of its library, and no line.
+    /// The function, and its place. Compiled code without lines has the path of its library.
     #[serde(flatten)]
     pub frame: Frame,
     /// Whether it is a function of compiled code.
@@ -85,7 +85,11 @@ pub struct HostFrame {
 impl HostFrame {
     /// Whether the code belongs to an installed package, to the standard library, or to the system.
     pub fn is_of_library(&self) -> bool {
-        if self.is_native { !is_file_of_user(&self.frame.file) } else { self.frame.is_of_library() }
+        let Frame { file, function, .. } = &self.frame;
+        match self.is_native {
+            true => !is_file_of_user(file) || is_function_of_library(function),
+            false => self.frame.is_of_library(),
+        }
     }
 }
 

@@ -412,6 +412,7 @@ impl HostFrame {
         let Frame { file, function, .. } = &self.frame;
         let name = file.rsplit('/').next().unwrap_or_default();
         if self.is_native {
+            let function = without_arguments(function);
             return if function.is_empty() { format!("({name})") } else { format!("{function} ({name})") };
         }
         match module_of(file) {
@@ -419,6 +420,28 @@ impl HostFrame {
             None => function.clone(),
         }
     }
+}
+
+/// A name of C++ without the arguments of templates, which are longer than it:
+/// `std::vector<float, std::allocator<float> >::assign<float const*, void>` is
+/// `std::vector::assign`.
+fn without_arguments(function: &str) -> String {
+    // `operator<`, `operator->` and functions in `<lambda>` have no arguments in these brackets.
+    if function.contains("operator") || function.matches('<').count() != function.matches('>').count() {
+        return function.to_owned();
+    }
+    let mut depth = 0usize;
+    let mut name = String::new();
+    for c in function.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => name.push(c),
+            _ => {}
+        }
+    }
+    // A name that is nothing but brackets.
+    if name.trim().is_empty() { function.to_owned() } else { name }
 }
 
 /// The module that a file of a Python library defines.
@@ -460,6 +483,11 @@ mod tests {
             (python("/home/me/train.py", 1, "main"), "main"),
             (native("/lib/libcudnn.so.9", "cudnnCreate"), "cudnnCreate (libcudnn.so.9)"),
             (native("/lib/libcudnn.so.9", ""), "(libcudnn.so.9)"),
+            (
+                native("/usr/include/c++/12/bits/stl_vector.h", "std::vector<float>::assign<int>"),
+                "std::vector::assign (stl_vector.h)",
+            ),
+            (native("/x/prog", "std::operator< <char>"), "std::operator< <char> (prog)"),
         ] {
             assert_eq!(frame.qualified_name(), name);
         }

@@ -62,6 +62,34 @@ const LIBRARY_NAMES: [&str; 22] = [
 const RUNTIME_SYMBOLS: [&str; 6] =
     ["__cudart", "libcudart_static", "__device_stub__", "__wrapper__device_stub_", "__cuda", "_start"];
 
+/// The beginnings of names of functions that are compiled into programs and not their own.
+const CPP_LIBRARIES: [&str; 24] = [
+    "std::",
+    "__gnu_cxx::",
+    "__cxa_",
+    "operator new",
+    "operator delete",
+    "boost::",
+    "Eigen::",
+    "cv::",
+    "fmt::",
+    "spdlog::",
+    "thrust::",
+    "cub::",
+    "cuda::",
+    "absl::",
+    "google::",
+    "nlohmann::",
+    "rapidjson::",
+    "simdjson::",
+    "YAML::",
+    "tinyxml2::",
+    "pugi::",
+    "re2::",
+    "arrow::",
+    "tbb::",
+];
+
 /// Rust crates that launch for others, wherever their source lies: `apex-gpu` may be a path
 /// dependency, and `cudarc` a vendored one.
 const RUST_LIBRARIES: [&str; 2] = ["apex_gpu", "cudarc"];
@@ -86,6 +114,18 @@ fn is_of_rust_library(function: &str) -> bool {
         }
         None => is_library(function),
     }
+}
+
+/// Whether a function's name says that it belongs to C++'s standard library, the compiler's runtime,
+/// CUDA's runtime, or a library that is compiled into programs.
+pub(super) fn is_function_of_library(function: &str) -> bool {
+    let is_runtime = |prefix: &str| {
+        let rest = function.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    };
+    CPP_LIBRARIES.iter().chain(&RUNTIME_SYMBOLS).any(|start| function.starts_with(start))
+        || is_runtime("cuda")
+        || is_of_rust_library(function)
 }
 
 fn is_of_library(path: &str) -> bool {

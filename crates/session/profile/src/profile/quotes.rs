@@ -17,6 +17,7 @@ use apex_trace::Session;
 use apex_untrusted::read;
 
 use super::{Frame, Profile, Site};
+use crate::readings::Reading;
 use crate::source_line;
 
 /// Bytes of a file that is read.
@@ -37,12 +38,16 @@ pub type Loops = BTreeMap<(String, u32), (u32, String)>;
 /// written.
 pub type Functions = BTreeMap<(String, String), Vec<(u32, String)>>;
 
+/// What reading the source says of a file's lines. No part of what is written.
+pub type Readings = BTreeMap<(String, u32), Vec<Reading>>;
+
 /// What is read of the program's source.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub quotes: Quotes,
     pub loops: Loops,
     pub functions: Functions,
+    pub readings: Readings,
 }
 
 /// Functions that are followed from a line.
@@ -84,6 +89,12 @@ impl Profile {
         Some((*line, statement))
     }
 
+    /// What reading the source says of the line of a frame.
+    pub fn readings_of(&self, frame: &Frame) -> &[Reading] {
+        let at = frame.line.map(|line| (frame.file.clone(), line));
+        at.and_then(|at| self.readings.get(&at)).map_or(&[], Vec::as_slice)
+    }
+
     /// Lines of the program's own code that the profile names.
     fn lines_of_user(&self) -> BTreeSet<(&str, u32)> {
         let launching = self.call_stacks.iter().filter_map(|stack| match stack.site() {
@@ -118,6 +129,9 @@ pub(super) fn of_session(session: &Session, profile: &Profile) -> Source {
         let at = |line| (file.to_owned(), line);
         source.quotes.extend(found.statements.into_iter().map(|(line, quote)| (at(line), quote)));
         source.loops.extend(found.loops.into_iter().map(|(line, around)| (at(line), around)));
+        for (line, reading) in found.readings {
+            source.readings.entry(at(line)).or_default().push(reading);
+        }
         let functions = found.functions.into_iter();
         source.functions.extend(functions.map(|(name, body)| ((file.to_owned(), name), body)));
     }

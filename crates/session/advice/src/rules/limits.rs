@@ -1,0 +1,144 @@
+//! What limits the device where one place takes most of its time: its units' readings, and the kind
+//! of change that such a limit allows.
+//!
+//! The readings are of the whole GPU, so that they say something about a place only where that has
+//! most of the time. They choose what to ask, and claim nothing.
+
+use super::{framework, percent};
+use apex_profile::names::Owner;
+use apex_profile::{Profile, UnitActivity};
+
+/// Minimum share of the time of a place for the GPU's readings to be about it.
+const MOST: f64 = 0.6;
+/// Share of DRAM's peak from which on a kernel is at the memory's speed …
+const FULL: f64 = 0.6;
+/// … and below which DRAM does not limit it.
+const LOW: f64 = 0.3;
+/// The same of tensor cores.
+const TENSOR: f64 = 0.5;
+/// A unit that is busy for less is idle.
+const IDLE: f64 = 0.005;
+/// Multiprocessors below which some have no work.
+const FEW_SMS: f64 = 0.5;
+/// Occupancy below which too few warps hide latency.
+const FEW_WARPS: f64 = 0.25;
+
+/// What limits the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Memory,
+    TensorCores,
+    Blocks,
+    Warps,
+    Instructions,
+}
+
+impl Limit {
+    /// `None` where the readings are between the cases.
+    fn of(units: &UnitActivity) -> Option<Limit> {
+        match units {
+            _ if units.dram >= FULL => Some(Limit::Memory),
+            _ if units.tensor >= TENSOR => Some(Limit::TensorCores),
+            _ if units.sms < FEW_SMS => Some(Limit::Blocks),
+            _ if units.dram >= LOW => None,
+            _ if units.occupancy < FEW_WARPS => Some(Limit::Warps),
+            _ if units.tensor < TENSOR / 2.0 => Some(Limit::Instructions),
+            _ => None,
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Limit::Memory => "it works at the memory's speed",
+            Limit::TensorCores => "tensor cores work for most of it",
+            Limit::Blocks => "most multiprocessors have no work",
+            Limit::Warps => {
+                "few warps run on each multiprocessor, and neither memory nor tensor cores limit it"
+            }
+            Limit::Instructions => "instructions limit it, and neither memory nor tensor cores",
+        }
+    }
+
+    fn change(self, owner: Option<Owner>) -> String {
+        match self {
+            Limit::Memory => {
+                let joined = match owner {
+                    Some(Owner::PyTorch) => "torch.compile joins neighbours",
+                    Some(Owner::Xla) => "one jax.jit around neighbours joins them",
+                    Some(Owner::CuPy) => "cupy.fuse or an ElementwiseKernel joins neighbours",
+                    _ => "join neighbouring kernels",
+                };
+                format!(
+                    "Only fewer bytes make it faster: smaller types, no arrays in between ({joined}), nothing read twice"
+                )
+            }
+            Limit::TensorCores => "Only fewer or smaller products make it faster: a smaller type (FP8 in place of \
+                half precision), or fewer rows and columns"
+                .into(),
+            Limit::Blocks => "Give it more independent work: more blocks, larger batches, several reductions at \
+                once, or a form that divides one long row, sum or chain among blocks"
+                .into(),
+            Limit::Warps => "Give each multiprocessor more warps: fewer registers or less shared memory for each \
+                block, more blocks, or several independent loads in flight in each thread"
+                .into(),
+            Limit::Instructions => "Fewer or cheaper instructions make it faster: less arithmetic for each element \
+                (an algorithm of lower order, a table, float in place of double), no divergent branches, chains of \
+                loads or contended atomics"
+                .into(),
+        }
+    }
+}
+
+/// What limits the device during a place of this share of the time: the end of a sentence about the
+/// place, and what to change; `None` where nothing is known.
+pub(super) fn of_place(profile: &Profile, share: f64) -> Option<(String, Option<String>)> {
+    let units = profile.unit_activity.as_ref().filter(|_| share >= MOST)?;
+    let tensor = match units.tensor < IDLE {
+        true => "tensor cores idle".to_owned(),
+        false => format!("tensor cores at {}", percent(units.tensor)),
+    };
+    let read = format!(
+        "multiprocessors {} busy with {} of their warps, DRAM at {} of its peak, {tensor}",
+        percent(units.sms),
+        percent(units.occupancy),
+        percent(units.dram)
+    );
+    let limit = Limit::of(units);
+    let words = limit.map_or_else(|| read.clone(), |limit| format!("{}: {read}", limit.in_words()));
+    Some((words, limit.map(|limit| limit.change(framework(profile)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::profile_of;
+    use super::*;
+
+    fn units(sms: f64, occupancy: f64, tensor: f64, dram: f64) -> UnitActivity {
+        UnitActivity { sms, occupancy, tensor, dram }
+    }
+
+    #[test]
+    fn readings_say_what_limits_a_device() {
+        for (units, limit) in [
+            (units(0.99, 0.8, 0.0, 0.85), Some(Limit::Memory)),
+            (units(0.99, 0.2, 0.7, 0.4), Some(Limit::TensorCores)),
+            (units(0.05, 0.03, 0.0, 0.01), Some(Limit::Blocks)),
+            (units(0.98, 0.1, 0.0, 0.05), Some(Limit::Warps)),
+            (units(0.98, 0.9, 0.0, 0.02), Some(Limit::Instructions)),
+            (units(0.98, 0.9, 0.0, 0.4), None),
+        ] {
+            assert_eq!(Limit::of(&units), limit, "{units:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_place_of_most_of_the_time_is_limited_by_what_is_read() {
+        let mut profile = profile_of([]);
+        assert_eq!(of_place(&profile, 1.0), None);
+        profile.unit_activity = Some(units(0.99, 0.8, 0.0, 0.85));
+        assert_eq!(of_place(&profile, 0.5), None);
+        let (words, change) = of_place(&profile, 0.9).expect("a limit");
+        assert!(words.contains("DRAM at 85% of its peak, tensor cores idle"), "{words}");
+        assert!(change.expect("a change").contains("fewer bytes"));
+    }
+}
