@@ -5,10 +5,15 @@ use serde_json::Value;
 
 /// Records ten launches of 1,000 values in the session `s`.
 fn recorded(options: &[&str]) -> Sandbox {
+    recording(options, &["shaped", "10", "1000", "1"])
+}
+
+/// Records a program in the session `s`.
+fn recording(options: &[&str], program: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     let mut command = sandbox.apex(&["run", "--device", "cpu", "--timing", "all", "-o", "s"]);
     command.args(options).arg("--").arg(test_build::program("driver-client"));
-    output(command.args(["shaped", "10", "1000", "1"]), 0);
+    output(command.args(program), 0);
     sandbox
 }
 
@@ -32,6 +37,14 @@ fn launches_that_follow_each_other_become_one() {
     assert!(ptx::verify(&module).is_empty());
     let page = text(&output(&mut sandbox.apex(&["fuse", "s"]), 0).stdout).replace("\n   ", " ");
     assert!(page.contains("35.2 KiB in all (computed); the same bits on the CPU device"), "{page}");
+}
+
+#[test]
+fn launches_between_which_the_stream_writes_waits_or_attaches_memory_are_no_pair() {
+    let sandbox = recording(&["--code"], &["shaped-observed", "1000"]);
+    let json = text(&output(&mut sandbox.apex(&["fuse", "s", "--json"]), 1).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["pairs"], Value::Array(Vec::new()), "{json}");
 }
 
 #[test]
