@@ -18,7 +18,8 @@ mod joined;
 
 use apex_reshape::{Launch, Proof};
 use cuda_launch::LaunchConfig;
-use ptx::syntax::tree::{Function, Statement};
+use launch_condition::Condition;
+use ptx::syntax::tree::{Function, Item, Name, Statement};
 use ptx::syntax::{FunctionKind, Module, StateSpace};
 use std::fmt;
 
@@ -151,6 +152,27 @@ impl Fused {
         }
         let proof = Proof::with_rules(&module, NAME, rules).map_err(Refusal::Together)?;
         Ok(Fused { module, parameters, proof })
+    }
+
+    /// What must hold of a launch of the joined kernel, in the blocks that both launches have, as
+    /// data for who cannot read PTX.
+    ///
+    /// # Errors
+    /// If a number in it is too large for one, or the pointer of an access is not known.
+    pub fn condition(&self) -> Result<Condition, apex_reshape::Refusal> {
+        self.proof.condition()
+    }
+
+    /// The module with another name of the kernel.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Module {
+        let mut module = self.module.clone();
+        for item in &mut module.items {
+            if let Item::Function(function) = item {
+                function.name = Name::from(name);
+            }
+        }
+        module
     }
 
     /// Decides whether one launch may stand for both: `parameters` are those of the joined kernel.
