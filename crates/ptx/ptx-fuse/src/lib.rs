@@ -11,9 +11,11 @@
 //! 2. *Every result has the same bits.* A multiplication without a rounding modifier may be
 //!    contracted with an addition; `contraction` refuses kernels in which that happens, and forbids
 //!    it at the seam.
-//! 3. Nothing that the first kernel stores is left out.
+//! 3. Nothing that the first kernel stores is left out; what the second one reads of it comes from a
+//!    register (`forward`).
 
 mod contraction;
+mod forward;
 mod joined;
 
 use apex_reshape::{Launch, Proof};
@@ -151,6 +153,9 @@ impl Fused {
             return Err(Refusal::Malformed(wrong.message));
         }
         let proof = Proof::with_rules(&module, NAME, rules).map_err(Refusal::Together)?;
+        // (The proof is about the code that loads; what stays in registers are the same values.)
+        let is_sound = |module: &Module| ptx::verify(module).is_empty();
+        let module = forward::forwarded(&module).filter(is_sound).unwrap_or(module);
         Ok(Fused { module, parameters, proof })
     }
 
@@ -188,6 +193,13 @@ impl Fused {
         let launch = Launch { config, cooperative: false, parameters, allocation };
         self.proof.judge(&launch, config.block).map(|_| ())
     }
+}
+
+/// What a joined kernel becomes when loads of its second part take values from registers, if one
+/// can: for tests.
+#[doc(hidden)]
+pub fn forwarded(joined: &Module) -> Option<Module> {
+    forward::forwarded(joined)
 }
 
 impl<'m> Kernel<'m> {
