@@ -151,7 +151,7 @@ def timed(apex, program, profile, arguments, folder):
     """Runs without and with the profile in turns: checksums, and the GPU time of all kernels in ms."""
     printed, times = [run([program, *arguments])], {"before": [], "after": []}
     kernels = {}
-    for turn in range(2):
+    for _ in range(2):
         for way, options in (("before", []), ("after", ["--fast=queue", "--tuned", profile])):
             session = Path(tempfile.mkdtemp(dir=folder)) / "s"
             printed.append(run([apex, "run", "--quiet", *options, "-o", session, "--", program, *arguments]))
