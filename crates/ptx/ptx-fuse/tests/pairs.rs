@@ -205,6 +205,41 @@ fn threads_that_meet_are_not_joined() {
     assert!(matches!(pair.run(&shot(), &mut arena, Rules::ALL), Outcome::Refused(Refusal::Together(_))));
 }
 
+/// Threads along an axis that a kernel does not look at do the same again: after another one has
+/// overwritten what it reads, it would compute something else.
+#[test]
+fn threads_that_repeat_others_are_not_joined() {
+    let there = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let back = elementwise('a', 'b', "add.f32 %f2, %f1, %f1");
+    let pair = Pair::of(&there, &back, A_TO_B);
+    assert_eq!(pair.run(&shot(), &mut Arena::new(), Rules::ALL), Outcome::Same);
+    for [grid_y, block_y, grid_z] in [[2, 1, 1], [1, 2, 1], [1, 1, 2]] {
+        let mut shot = shot();
+        shot.config.grid = (7, grid_y, grid_z).into();
+        shot.config.block = (64, block_y, 1).into();
+        let outcome = pair.run(&shot, &mut Arena::new(), Rules::ALL);
+        assert!(matches!(outcome, Outcome::Refused(_)), "{:?}: {outcome:?}", shot.config);
+    }
+}
+
+/// Loads that need not see what the thread has just stored, and instructions that lose it.
+#[test]
+fn memory_that_is_read_or_lost_in_other_ways_is_not_joined() {
+    let double = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let next = elementwise('c', 'b', "add.f32 %f2, %f1, %f1");
+    for other in [
+        next.replace("ld.global.nc.f32", "ldu.global.f32"),
+        next.replace("ld.global.nc.f32", "ld.volatile.global.f32"),
+        next.replace("ld.global.nc.f32", "ld.relaxed.gpu.global.f32"),
+        next.replace("add.f32 %f2", "discard.global.L2 [%q10], 128; add.f32 %f2"),
+        next.replace("add.f32 %f2", "membar.gl; add.f32 %f2"),
+    ] {
+        assert_ne!(other, next);
+        let found = Pair::of(&double, &other, A_TO_B).run(&shot(), &mut Arena::new(), Rules::ALL);
+        assert!(matches!(found, Outcome::Refused(_)), "{found:?}\n{other}");
+    }
+}
+
 #[test]
 fn what_the_compiler_may_contract_is_refused() {
     let open = elementwise('b', 'a', "mul.f32 %f3, %f1, %f1; neg.f32 %f4, %f3; add.f32 %f2, %f4, %f1");
