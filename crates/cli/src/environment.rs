@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 25] = [
+const OF_ONE_COMMAND: [(&str, &str); 27] = [
     ("alerts", "interval"),
     ("attach", "host-stacks"),
     ("attach", "seconds"),
@@ -17,6 +17,7 @@ const OF_ONE_COMMAND: [(&str, &str); 25] = [
     ("collect", "seed"),
     ("export", "output"),
     ("fuse", "output"),
+    ("fuse", "tuned"),
     ("history", "format"),
     ("history", "html"),
     ("list", "tag"),
@@ -27,6 +28,7 @@ const OF_ONE_COMMAND: [(&str, &str); 25] = [
     ("predict", "device"),
     ("predict", "kernel"),
     ("report", "format"),
+    ("requests", "kernel"),
     ("train", "output"),
     ("train", "seed"),
     ("tune", "budget"),

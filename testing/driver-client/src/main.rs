@@ -85,6 +85,7 @@ fn main() {
         "newer" => newer::loads(&arguments[1], &arguments[2]),
         "capability" => newer::capability(),
         "shaped" => shaped::rounds(number(1), number(2) as u32, number(3) != 0),
+        "shaped-observed" => shaped::observed(number(1) as u32),
         "shaped-mapped" => shaped::mapped(),
         "shaped-cases" => shaped::cases(),
         "places-contexts" => places::contexts(number(1), number(2) != 0),

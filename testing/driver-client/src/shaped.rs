@@ -102,6 +102,57 @@ fn checksum(from: CUdeviceptr, n: u32) -> u64 {
     values.iter().fold(0, |sum: u64, &value| sum.wrapping_mul(31).wrapping_add(value.into()))
 }
 
+/// Launches with `n` values, between each two of which something else happens in the stream that is
+/// no launch, copy or set.
+pub fn observed(n: u32) {
+    context();
+    let (function, stream) = (function(module(PTX), c"step_20000"), stream(CU_STREAM_NON_BLOCKING));
+    let (mut one, mut other, mut flag) = (0, 0, 0);
+    for buffer in [&mut one, &mut other] {
+        check(cuda!(cuMemAlloc_v2(buffer, 4 * n as usize)));
+        check(cuda!(cuMemsetD32_v2(*buffer, 7, n as usize)));
+    }
+    check(cuda!(cuMemAllocManaged(&mut flag, 64, CU_MEM_ATTACH_GLOBAL)));
+    check(cuda!(cuCtxSynchronize()));
+    // SAFETY: zeros are a value of this structure.
+    let mut operation: CUstreamBatchMemOpParams = unsafe { zeroed() };
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operation.writeValue.address = flag;
+    let first = &raw mut operation;
+    let looked_up = looked_up_write();
+    let between: [&dyn Fn() -> CUresult; 8] = [
+        &|| cuda!(cuStreamWriteValue32_v2(stream, flag, 1, 0)),
+        &|| cuda!(cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ)),
+        &|| cuda!(cuStreamWriteValue64_v2(stream, flag, 2, 0)),
+        &|| cuda!(cuStreamWaitValue64_v2(stream, flag, 2, CU_STREAM_WAIT_VALUE_EQ)),
+        &|| cuda!(cuStreamBatchMemOp_v2(stream, 1, first, 0)),
+        &|| cuda!(cuStreamBatchMemOp(stream, 1, first, 0)),
+        &|| cuda!(cuStreamAttachMemAsync(stream, flag, 0, CU_MEM_ATTACH_GLOBAL)),
+        // SAFETY: the function has this signature.
+        &|| unsafe { looked_up(stream, flag, 3, 0) },
+    ];
+    for (round, between) in between.iter().enumerate() {
+        let (to, from) = if round % 2 == 0 { (one, other) } else { (other, one) };
+        check(Given { to, from, n }.launch(function, [n.div_ceil(BLOCK), 1], stream, false));
+        check(between());
+    }
+    // A driver may refuse these; the program meant something all the same.
+    let last = Given { to: one, from: other, n };
+    check(last.launch(function, [n.div_ceil(BLOCK), 1], stream, false));
+    let _ = cuda!(cuSignalExternalSemaphoresAsync(null_mut(), null_mut(), 0, stream));
+    check(Given { to: other, from: one, n }.launch(function, [n.div_ceil(BLOCK), 1], stream, false));
+    check(cuda!(cuStreamSynchronize(stream)));
+    println!("{:016x}", checksum(other, n));
+}
+
+/// `cuStreamWriteValue32` as the runtime looks it up.
+fn looked_up_write() -> cuda_abi::signature::cuStreamWriteValue32_v2 {
+    let (name, mut found, mut status) = (c"cuStreamWriteValue32", null_mut(), 0);
+    check(cuda!(cuGetProcAddress_v2(name.as_ptr(), &mut found, 12_000, 0, &mut status)));
+    // SAFETY: the driver gives a function of this signature for the name and version.
+    unsafe { std::mem::transmute::<*mut c_void, cuda_abi::signature::cuStreamWriteValue32_v2>(found) }
+}
+
 /// Launches before and after the program maps memory, on a driver that computes nothing.
 pub fn mapped() {
     context();

@@ -126,7 +126,17 @@ fn wrong_spaces_are_named() {
         let text = said(&format!(r#"{{"parameters": {{"x": [1]}}, "{member}": []}}"#));
         assert!(text.starts_with(&format!("its member `{member}` has no meaning")), "{text}");
     }
-    assert!(said(r#"{"parameters": {"x": [1, null]}}"#).contains("it describes no space"));
+    for (text, expected) in [
+        (r#"{"parameters": {"x": [1, null]}}"#, "the values of parameter `x`: value 2 is `null`, and not a"),
+        (r#"{"parameters": {"x": 5}}"#, "the values of parameter `x`: `5` is neither a list nor an"),
+        (r#"{"parameters": [1]}"#, "it describes no space: its member `parameters`: invalid type"),
+        (r#"{"parameters": {"x": [1]}, "restrictions": [5]}"#, "its member `restrictions` must be a list"),
+        (r#"{"parameters": {"x": [1]}, "restrictions": "x"}"#, "its member `restrictions` must be a list"),
+        (r#"{"parameters": {"x": [1]}, "original": {"x": []}}"#, "`original`: the value of `x` is `[]`"),
+        (r#"{"parameters": {"x": [1]}, "configurations": [1]}"#, "its member `configurations` must be"),
+    ] {
+        assert!(said(text).starts_with(expected), "{}", said(text));
+    }
     let original = r#"{"parameters": {"x": [1, 2]}, "original": {"x": 3}}"#;
     assert!(said(original).contains("`original` is no configuration"));
     assert!(said(&original.replace("3}", "1, \"y\": 2}")).contains("`original` is no configuration"));

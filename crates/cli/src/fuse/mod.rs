@@ -4,6 +4,7 @@
 //! ([`check`]), writes files and makes the document. [`text`] prints it for people.
 
 mod check;
+mod profile;
 mod text;
 
 use crate::output::{self, Color, width};
@@ -17,6 +18,7 @@ use apex_untrusted::replace;
 use check::Checked;
 use clap::builder::FalseyValueParser;
 use cuda_launch::LaunchConfig;
+use profile::Profile;
 use ptx_fuse::{NAME, Part};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -32,6 +34,8 @@ use std::process::ExitCode;
 #[command(after_long_help = "Examples:
   apex run --code -o run-1 -- ./program && apex fuse run-1
   apex fuse run-1 -o fused                     writes fused/1.ptx, fused/2.ptx, ...
+  apex fuse run-1 --tuned p.json               adds the pairs to a profile for `apex run --tuned`
+  apex run --fast=queue --tuned p.json -- ./program
   apex fuse run-1 --json | jq '.pairs[] | select(.result == \"joined\")'
 
 Launches must be recorded with --code: otherwise it is not known what kernels are given. docs/fuse.md says what is proven, \
@@ -45,6 +49,10 @@ pub struct Args {
     /// Folder in which to write the PTX of joined kernels
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Profile to which pairs that can be joined are added, for `apex run --fast=queue --tuned`; a
+    /// new one, or one of `apex tune`
+    #[arg(long, value_name = "PROFILE")]
+    tuned: Option<PathBuf>,
     #[arg(long, help = format!("Print JSON (schema {FUSED})"), value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -81,6 +89,8 @@ struct JoinedKernel {
     /// `same` bits as two launches, or why it was not executed.
     checked: String,
     file: Option<String>,
+    /// Why it is not in the profile of `--tuned`.
+    not_in_profile: Option<String>,
 }
 
 /// Parameters of both kernels, from 0.
@@ -103,11 +113,13 @@ struct Parameter {
 /// something else than both kernels.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let loaded = args.source.load(&apex_view::Filters::default())?;
+    let mut profile = args.tuned.as_deref().map(|path| Profile::open(path, &loaded.profile)).transpose()?;
     let found = candidates(&loaded.session, &loaded.profile);
     let mut pairs = Vec::new();
     for candidate in &found {
-        pairs.push(pair(candidate, pairs.len() + 1, args.output.as_deref())?);
+        pairs.push(pair(candidate, pairs.len() + 1, args.output.as_deref(), profile.as_mut())?);
     }
+    profile.map_or(Ok(()), Profile::write)?;
     let document = Document { pairs };
     match args.json {
         true => output::json(FUSED, &document)?,
@@ -120,10 +132,15 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
-fn pair(candidate: &Candidate, number: usize, folder: Option<&Path>) -> anyhow::Result<Pair> {
+fn pair(
+    candidate: &Candidate,
+    number: usize,
+    folder: Option<&Path>,
+    profile: Option<&mut Profile>,
+) -> anyhow::Result<Pair> {
     let [first, second] = [0, 1].map(|at| apex_kernel_names::function_name(&candidate.kernels[at]));
     let (result, reason, joined) = match &candidate.answer {
-        Answer::Joined(joined) => ("joined", None, Some(kernel(candidate, joined, number, folder)?)),
+        Answer::Joined(joined) => ("joined", None, Some(kernel(candidate, joined, number, folder, profile)?)),
         Answer::Refused(why) => ("refused", Some(why.clone()), None),
         Answer::Unknown(missing) => ("unknown", Some((*missing).to_owned()), None),
     };
@@ -137,6 +154,7 @@ fn kernel(
     joined: &Joined,
     number: usize,
     folder: Option<&Path>,
+    profile: Option<&mut Profile>,
 ) -> anyhow::Result<JoinedKernel> {
     let driver = Libraries::find()?.cpu_device()?;
     let checked = match check::check(&driver, candidate, joined)? {
@@ -147,6 +165,7 @@ fn kernel(
     if let Some(path) = &path {
         write(path, candidate, joined)?;
     }
+    let not_in_profile = profile.and_then(|profile| profile.add(candidate, joined).err()).map(str::to_owned);
     let parameter = |&(part, index): &(Part, usize)| Parameter {
         kernel: if part == Part::First { "first" } else { "second" },
         index,
@@ -156,6 +175,7 @@ fn kernel(
         same: joined.same.iter().map(|same| Equal { first: same.first, second: same.second }).collect(),
         checked,
         file: path.map(|path| path.to_string_lossy().into_owned()),
+        not_in_profile,
     })
 }
 

@@ -50,6 +50,9 @@ fn said(pair: &Pair) -> String {
         other => other,
     };
     said.push_str(&format!("; {checked}"));
+    if let Some(why) = &joined.not_in_profile {
+        said.push_str(&format!("; not in the profile: {why}"));
+    }
     if let Some(file) = &joined.file {
         said.push_str(&format!("; {}", apex_untrusted::printable(file)));
     }

@@ -5,9 +5,10 @@
 //! launches are made as the program asks.
 
 use super::Recording;
-use crate::{output, text, tuned};
+use crate::{output, text, tuned, units};
 use anyhow::Context;
 use apex_profile::Profile;
+use apex_tune::Tuning;
 use apex_untrusted::{Folder, read};
 use launch_condition::Plan;
 use std::io::Write as _;
@@ -20,7 +21,10 @@ const MOST_PLAN_BYTES: u64 = 16 << 20;
 pub fn plan(recording: &Recording) -> Option<Vec<u8>> {
     let read = |path: &Path| read::read(path, MOST_PLAN_BYTES).context("cannot read the plan");
     let plan = match (&recording.tuned, &recording.launch_plan) {
-        (Some(path), _) => tuned::load(path).map(|tuning| tuning.plan().to_bytes()),
+        (Some(path), _) => tuned::load(path).map(|tuning| {
+            tell_of_pairs(&tuning, recording);
+            tuning.plan().to_bytes()
+        }),
         (None, Some(path)) => read(path),
         (None, None) => return None,
     };
@@ -31,6 +35,18 @@ pub fn plan(recording: &Recording) -> Option<Vec<u8>> {
         ));
     })
     .ok()
+}
+
+/// Says that pairs of launches are made as one only where both wait in the launch queue.
+fn tell_of_pairs(tuning: &Tuning, recording: &Recording) {
+    let pairs = tuning.pairs.len() as u64;
+    if pairs > 0 && recording.fast.is_empty() {
+        let named = units::counted(pairs, "pair", "pairs");
+        output::remark(format!(
+            "--tuned: the profile's {named} of kernels {} joined only with --fast=queue, where both launches wait together",
+            if pairs == 1 { "is" } else { "are" }
+        ));
+    }
 }
 
 /// Writes a plan into a session.

@@ -28,6 +28,8 @@ const RUNS: usize = 3;
 struct Verified {
     /// Launches that the profile changed.
     reshaped_launches: u64,
+    /// Pairs of launches that were made as one.
+    joined_pairs: u64,
     /// Results of each kind that are the same in all runs.
     same: Counts,
     /// Results that differ between two runs without the profile.
@@ -111,7 +113,9 @@ fn verify(runs: &Runs<'_>, path: &Path, fast: &[Fast]) -> Result<Verified, Stopp
     applied::tell(&profile).into_iter().for_each(output::remark);
     let kernels = profile.kernels.iter().filter(|kernel| kernel.asked.is_some());
     let reshaped_launches = kernels.map(|kernel| kernel.launches.calls).sum();
-    Ok(Verified { reshaped_launches, ..compared(&first, &second, &found(&session)?) })
+    let reshaping = profile.processes.iter().filter_map(|process| process.reshaping);
+    let joined_pairs = reshaping.map(|reshaping| reshaping.joined).sum();
+    Ok(Verified { reshaped_launches, joined_pairs, ..compared(&first, &second, &found(&session)?) })
 }
 
 /// Compares the results of two runs without a profile with those of a run with it.
@@ -153,7 +157,7 @@ impl Verified {
     /// Whether something was compared that the profile may change, and all is the same.
     fn is_good(&self) -> bool {
         self.differences == 0
-            && self.reshaped_launches > 0
+            && self.reshaped_launches + self.joined_pairs > 0
             && self.same.copies + self.same.allocations > 0
             && self.not_repeatable.copies == 0
     }
@@ -211,6 +215,10 @@ fn write(out: &mut dyn Write, verified: &Verified) -> io::Result<()> {
     let Verified { same, not_repeatable, not_compared, first_difference, differences, .. } = verified;
     let reshaped = units::counted(verified.reshaped_launches, "launch was", "launches were");
     writeln!(out, "{reshaped} made in other blocks.")?;
+    if verified.joined_pairs > 0 {
+        let joined = units::counted(verified.joined_pairs, "pair of launches was", "pairs of launches were");
+        writeln!(out, "{joined} made as one launch.")?;
+    }
     if let Some(first) = first_difference {
         let changed = units::counted(*differences, "result is", "results are");
         writeln!(out, "{changed} DIFFERENT with the profile. The first one is {}.", first.shown())?;

@@ -143,3 +143,18 @@ fn a_program_that_never_prints_a_time_fails() {
     let done = output(&mut tune(&sandbox, &["--trials", "3", "--pairs", "0"]), 1);
     assert!(text(&done.stderr).contains("it printed no line with a time"), "{}", text(&done.stderr));
 }
+
+#[test]
+fn two_searches_do_not_write_one_file() {
+    let sandbox = sandbox();
+    let mut asking = sandbox.apex(&["tune", "--space", "space.json", "--ask", "-o", "r.json"]);
+    let mut first = asking.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the first search has the file", || sandbox.path("r.json.lock").exists());
+    let mut asking = sandbox.apex(&["tune", "--space", "space.json", "--ask", "-o", "r.json"]);
+    let said = text(&output(asking.stdin(Stdio::null()), 125).stderr);
+    assert!(said.contains("another search writes its results into r.json"), "{said}");
+    drop(first.stdin.take());
+    first.wait().unwrap();
+    assert!(!sandbox.path("r.json.lock").exists());
+    output(&mut tune(&sandbox, &["-o", "r.json", "--trials", "3", "--pairs", "0"]), 0);
+}

@@ -1,14 +1,20 @@
 //! `apex fuse`: what it says of a program whose launches go back and forth between two buffers.
 
 use crate::common::{Sandbox, output, text};
+use apex_trace::{Event, Session};
 use serde_json::Value;
 
 /// Records ten launches of 1,000 values in the session `s`.
 fn recorded(options: &[&str]) -> Sandbox {
+    recording(options, &["shaped", "10", "1000", "1"])
+}
+
+/// Records a program in the session `s`.
+fn recording(options: &[&str], program: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     let mut command = sandbox.apex(&["run", "--device", "cpu", "--timing", "all", "-o", "s"]);
     command.args(options).arg("--").arg(test_build::program("driver-client"));
-    output(command.args(["shaped", "10", "1000", "1"]), 0);
+    output(command.args(program), 0);
     sandbox
 }
 
@@ -35,10 +41,60 @@ fn launches_that_follow_each_other_become_one() {
 }
 
 #[test]
+fn launches_between_which_the_stream_writes_waits_or_attaches_memory_are_no_pair() {
+    let sandbox = recording(&["--code"], &["shaped-observed", "1000"]);
+    let json = text(&output(&mut sandbox.apex(&["fuse", "s", "--json"]), 1).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["pairs"], Value::Array(Vec::new()), "{json}");
+}
+
+#[test]
 fn what_is_not_known_is_said() {
     let sandbox = recorded(&[]);
     let page = text(&output(&mut sandbox.apex(&["fuse", "s"]), 1).stdout).replace("\n   ", " ");
     assert!(page.contains("unknown") && page.contains("record it with --code"), "{page}");
     let missing = text(&output(&mut sandbox.apex(&["fuse", "other"]), 125).stderr);
     assert!(missing.contains("there is no session other"), "{missing}");
+}
+
+/// What a run with a profile printed, and its session.
+fn tuned(sandbox: &Sandbox, ways: &[&str], launches: &str) -> (String, Session) {
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "t", "--tuned", "p.json"]);
+    command.args(ways).arg("--").arg(test_build::program("driver-client"));
+    command.args(["shaped", launches, "1000", "1"]).env("APEX_FAST_ALWAYS", "1");
+    let printed = text(&output(&mut command, 0).stdout);
+    (printed, Session::open(sandbox.path("t")).unwrap())
+}
+
+#[test]
+fn a_profile_has_launches_made_as_one_where_both_wait_and_results_are_the_same() {
+    let sandbox = recorded(&["--code"]);
+    output(&mut sandbox.apex(&["fuse", "s", "--tuned", "p.json"]), 0);
+    let alone = Sandbox::new();
+    let program = || {
+        let mut command = alone.apex(&["run", "--device", "cpu"]);
+        command.arg("--").arg(test_build::program("driver-client")).args(["shaped", "4001", "1000", "1"]);
+        text(&output(&mut command, 0).stdout)
+    };
+    let expected = program();
+    for way in ["--fast=queue", "--fast=batch", "--fast=queue,memory"] {
+        let (printed, session) = tuned(&sandbox, &[way], "4001");
+        assert_eq!(printed, expected, "{way}");
+        let process = &session.processes[0];
+        let mut launched = [0_u64; 2];
+        for record in process.records() {
+            if let Event::Launch(launch) = record.event {
+                assert_eq!(launch.result, 0);
+                let config = process.definitions.config(launch.config).unwrap();
+                let name = &process.definitions.function(config.function).unwrap().name;
+                launched[usize::from(name == "apex_fused__step_20000__step_20000")] += 1;
+            }
+        }
+        // Each launch of the program is made alone, or is part of one pair.
+        assert_eq!(launched[0] + 2 * launched[1], 4001, "{way}: {launched:?}");
+        assert!(launched[1] > 0 && launched[1] == process.joined, "{way}: {launched:?}, {}", process.joined);
+        std::fs::remove_dir_all(sandbox.path("t")).unwrap();
+    }
+    let (printed, session) = tuned(&sandbox, &[], "4001");
+    assert_eq!((printed, session.processes[0].joined), (expected, 0));
 }

@@ -255,7 +255,7 @@ fn accesses_of_a_file_are_counted_with_the_change_that_mends_them() {
     assert_eq!(kernel["accesses"][0]["least"], 4);
     // One row of threads has nothing to exchange, and stores side by side.
     run(&["--grid", "1", "--block", "1,32"], 0);
-    let none = text(&run(&[], 125).stderr);
+    let none = text(&run(&[], 2).stderr);
     assert!(none.contains("add --grid and --block"), "{none}");
     let none = text(&run(&["--grid", "1", "--block", "32", "--kernel", "rows"], 125).stderr);
     assert!(none.contains("no PTX of the kernel rows"), "{none}");

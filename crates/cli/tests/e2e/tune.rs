@@ -54,7 +54,7 @@ fn profile() -> Tuning {
     let (code, name) = (code_hash(ptx().as_bytes()), "step_20000".to_owned());
     let kernel = Tuned { code, name, condition, sizes: vec![size] };
     let (device, driver_version) = (device.name, device.driver_version);
-    Tuning { device, driver_version, kernels: vec![kernel], refused: Vec::new() }
+    Tuning { device, driver_version, kernels: vec![kernel], ..Tuning::default() }
 }
 
 fn write(sandbox: &Sandbox, text: &str) {

@@ -31,5 +31,5 @@ pub use access::{
 pub use checked::{Checked, MOST_PARAMETER_BYTES};
 pub use condition::{Apart, Bound, Condition, Product, Region, Sum, Term};
 pub use given::Given;
-pub use plan::{Choice, Damaged, Plan, PlannedKernel, code_hash, size_class};
+pub use plan::{Choice, Damaged, Plan, PlannedKernel, PlannedPair, code_hash, size_class};
 pub use range::Range;

@@ -1,5 +1,5 @@
-//! The plan of one run: which kernels are launched in which blocks. `apex` writes it into the
-//! session, and the injected library reads it.
+//! The plan of one run: which kernels are launched in which blocks, and which pairs of launches are
+//! made as one. `apex` writes it into the session, and the injected library reads it.
 //!
 //! The form is private to the two: little-endian numbers, a list as its length and its entries.
 //! Reading trusts nothing: a plan of another version, or one that is cut short, is damaged.
@@ -9,11 +9,13 @@ use cuda_launch::{Dim3, LaunchConfig};
 use std::fmt;
 
 /// First bytes of a plan: name and version.
-const MAGIC: &[u8; 8] = b"APEXPLN2";
+const MAGIC: &[u8; 8] = b"APEXPLN3";
 /// Most entries of a list.
 const MOST_ENTRIES: u32 = 1 << 12;
-/// Longest text in bytes.
+/// Longest name in bytes.
 const MOST_TEXT: u32 = 1 << 14;
+/// Longest PTX in bytes.
+const MOST_PTX: u32 = 1 << 20;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,27 @@ pub struct Plan {
     pub driver_version: u32,
     /// The kernels.
     pub kernels: Vec<PlannedKernel>,
+    /// Kernels of which launches that follow each other are made as one.
+    pub pairs: Vec<PlannedPair>,
+}
+
+/// Two kernels, and the one that does what both do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedPair {
+    /// Both kernels, in the order of their launches: [`code_hash`] of the PTX that the driver
+    /// loads, and the name in it.
+    pub kernels: [(u128, String); 2],
+    /// The name of the joined kernel.
+    pub name: String,
+    /// Its PTX.
+    pub ptx: String,
+    /// Where its parameters come from: whether from the second kernel, and the place among that
+    /// one's.
+    pub parameters: Vec<(bool, u32)>,
+    /// Places of parameters of the first and the second kernel that must have one value.
+    pub same: Vec<(u32, u32)>,
+    /// Conditions that its launch, in the program's blocks, must meet.
+    pub condition: Condition,
 }
 
 /// A kernel and its blocks.
@@ -90,6 +113,7 @@ impl Plan {
         out.text(&self.device);
         out.number(self.driver_version);
         out.list(&self.kernels, Out::kernel);
+        out.list(&self.pairs, Out::pair);
         out.0
     }
 
@@ -102,7 +126,8 @@ impl Plan {
         let device = rest.text()?;
         let driver_version = rest.number()?;
         let kernels = rest.list(Rest::kernel)?;
-        if rest.0.is_empty() { Ok(Self { device, driver_version, kernels }) } else { Err(Damaged) }
+        let pairs = rest.list(Rest::pair)?;
+        if rest.0.is_empty() { Ok(Self { device, driver_version, kernels, pairs }) } else { Err(Damaged) }
     }
 }
 
@@ -142,6 +167,24 @@ impl Out {
             out.list(&choice.blocks, Self::block);
             out.flag(choice.draws);
         });
+    }
+
+    fn pair(&mut self, pair: &PlannedPair) {
+        for (code, name) in &pair.kernels {
+            self.0.extend(code.to_le_bytes());
+            self.text(name);
+        }
+        self.text(&pair.name);
+        self.text(&pair.ptx);
+        self.list(&pair.parameters, |out, &(is_second, place)| {
+            out.flag(is_second);
+            out.number(place);
+        });
+        self.list(&pair.same, |out, &(first, second)| {
+            out.number(first);
+            out.number(second);
+        });
+        self.condition(&pair.condition);
     }
 
     fn condition(&mut self, condition: &Condition) {
@@ -206,7 +249,11 @@ impl Rest<'_> {
     }
 
     pub(crate) fn text(&mut self) -> Result<String, Damaged> {
-        let bytes = self.number()?.min(MOST_TEXT) as usize;
+        self.text_of(MOST_TEXT)
+    }
+
+    fn text_of(&mut self, most: u32) -> Result<String, Damaged> {
+        let bytes = self.number()?.min(most) as usize;
         let (text, rest) = self.0.split_at_checked(bytes).ok_or(Damaged)?;
         self.0 = rest;
         String::from_utf8(text.to_vec()).map_err(|_| Damaged)
@@ -239,6 +286,19 @@ impl Rest<'_> {
                     draws: rest.flag()?,
                 })
             })?,
+        })
+    }
+
+    fn pair(&mut self) -> Result<PlannedPair, Damaged> {
+        let mut kernel = || Ok((u128::from_le_bytes(self.take()?), self.text()?));
+        let kernels = [kernel()?, kernel()?];
+        Ok(PlannedPair {
+            kernels,
+            name: self.text()?,
+            ptx: self.text_of(MOST_PTX)?,
+            parameters: self.list(|rest| Ok((rest.flag()?, rest.number()?)))?,
+            same: self.list(|rest| Ok((rest.number()?, rest.number()?)))?,
+            condition: self.condition()?,
         })
     }
 
@@ -295,8 +355,17 @@ mod tests {
         };
         let choice =
             Choice { asked: 16.into(), size_class: 20, blocks: vec![64.into(), (32, 8).into()], draws: true };
+        let pair = PlannedPair {
+            kernels: [(7 << 100, "copy".into()), (8, "scale".into())],
+            name: "both".into(),
+            ptx: ".version 8.0".into(),
+            parameters: vec![(false, 0), (true, 1)],
+            same: vec![(1, 0)],
+            condition: condition.clone(),
+        };
         let kernel = PlannedKernel { code: 7 << 100, name: "copy".into(), condition, choices: vec![choice] };
-        Plan { device: "NVIDIA H200".into(), driver_version: 13_000, kernels: vec![kernel] }
+        let (kernels, pairs) = (vec![kernel], vec![pair]);
+        Plan { device: "NVIDIA H200".into(), driver_version: 13_000, kernels, pairs }
     }
 
     #[test]
@@ -313,7 +382,7 @@ mod tests {
         }
         assert_eq!(Plan::from_bytes(&[&bytes[..], &[0]].concat()), Err(Damaged));
         let mut other = bytes;
-        other[7] = b'1';
+        other[7] = b'2';
         assert_eq!(Plan::from_bytes(&other), Err(Damaged));
     }
 

@@ -276,7 +276,9 @@ impl Groups {
             return unknown;
         }
         let live = if access.lanes < LANES as u32 { live & ((1 << access.lanes) - 1) } else { live };
-        let first = (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).min();
+        // (Pointers are small numbers here, so that addresses below them are negative.)
+        let lanes = (0..LANES).filter(|lane| live >> lane & 1 == 1);
+        let first = lanes.map(|lane| base.lane(lane) as i64).min().map(i64::cast_unsigned);
         let request = addresses.request(live, bytes);
         let trial = Trial { lane_step: lane_step(base, live), ..unknown };
         match access.space {

@@ -130,7 +130,7 @@ fn directives(one: &Function, other: &Function) -> Vec<Directive> {
     all
 }
 
-fn instruction(mnemonic: &str, operands: Vec<Operand>) -> Statement {
+pub(crate) fn instruction(mnemonic: &str, operands: Vec<Operand>) -> Statement {
     let mnemonic = Mnemonic::new(mnemonic.into());
     Statement::Instruction(Instruction { predicate: None, mnemonic, operands, position: Position::default() })
 }

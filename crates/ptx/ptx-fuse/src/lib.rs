@@ -11,14 +11,17 @@
 //! 2. *Every result has the same bits.* A multiplication without a rounding modifier may be
 //!    contracted with an addition; `contraction` refuses kernels in which that happens, and forbids
 //!    it at the seam.
-//! 3. Nothing that the first kernel stores is left out.
+//! 3. Nothing that the first kernel stores is left out; what the second one reads of it comes from a
+//!    register (`forward`).
 
 mod contraction;
+mod forward;
 mod joined;
 
 use apex_reshape::{Launch, Proof};
 use cuda_launch::LaunchConfig;
-use ptx::syntax::tree::{Function, Statement};
+use launch_condition::Condition;
+use ptx::syntax::tree::{Function, Item, Name, Statement};
 use ptx::syntax::{FunctionKind, Module, StateSpace};
 use std::fmt;
 
@@ -150,7 +153,31 @@ impl Fused {
             return Err(Refusal::Malformed(wrong.message));
         }
         let proof = Proof::with_rules(&module, NAME, rules).map_err(Refusal::Together)?;
+        // (The proof is about the code that loads; what stays in registers are the same values.)
+        let is_sound = |module: &Module| ptx::verify(module).is_empty();
+        let module = forward::forwarded(&module).filter(is_sound).unwrap_or(module);
         Ok(Fused { module, parameters, proof })
+    }
+
+    /// What must hold of a launch of the joined kernel, in the blocks that both launches have, as
+    /// data for who cannot read PTX.
+    ///
+    /// # Errors
+    /// If a number in it is too large for one, or the pointer of an access is not known.
+    pub fn condition(&self) -> Result<Condition, apex_reshape::Refusal> {
+        self.proof.condition()
+    }
+
+    /// The module with another name of the kernel.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Module {
+        let mut module = self.module.clone();
+        for item in &mut module.items {
+            if let Item::Function(function) = item {
+                function.name = Name::from(name);
+            }
+        }
+        module
     }
 
     /// Decides whether one launch may stand for both: `parameters` are those of the joined kernel.
@@ -166,6 +193,13 @@ impl Fused {
         let launch = Launch { config, cooperative: false, parameters, allocation };
         self.proof.judge(&launch, config.block).map(|_| ())
     }
+}
+
+/// What a joined kernel becomes when loads of its second part take values from registers, if one
+/// can: for tests.
+#[doc(hidden)]
+pub fn forwarded(joined: &Module) -> Option<Module> {
+    forward::forwarded(joined)
 }
 
 impl<'m> Kernel<'m> {

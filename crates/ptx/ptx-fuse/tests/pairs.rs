@@ -19,19 +19,28 @@ use apex_random::Random;
 use apex_reshape::{Reason, Rules};
 use arena::{Arena, compile};
 use case::{Case, Layout, Shot, Truth, kernel};
+use cuda_launch::LaunchConfig;
 use ptx_fuse::{Fused, Kernel, NAME, Part, Refusal, Same};
 
 const SEED: u64 = 20261130;
-/// Random pairs.
+/// Random pairs. `FUSE_PAIRS` sets another number, and `FUSE_SEED` draws others.
 const PAIRS: usize = 500;
+/// Random programs of one thread.
+const PROGRAMS: usize = 400;
+
+/// A number that a variable gives.
+fn set(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
 
 /// Buffers that a kernel gets as `a`, `b` and `c`.
 type Roles = [usize; 3];
 
 /// The parameters of `k(a, b, c, n, w, h, m)`, each with its bytes.
-fn arguments(shot: &Shot, arena: &Arena, roles: Roles) -> Vec<Vec<u8>> {
+fn arguments(shot: &Shot, arena: &Arena, roles: Roles, shifts: Roles) -> Vec<Vec<u8>> {
+    let address = |(&buffer, &shift): (&usize, &usize)| arena.buffer(buffer) + shift as u64;
     let mut all: Vec<Vec<u8>> =
-        roles.iter().map(|&buffer| arena.buffer(buffer).to_le_bytes().to_vec()).collect();
+        roles.iter().zip(&shifts).map(address).map(|address| address.to_le_bytes().to_vec()).collect();
     all.extend([shot.n, shot.w, shot.h].iter().map(|number| number.to_le_bytes().to_vec()));
     all.push(shot.m.to_le_bytes().to_vec());
     all
@@ -46,10 +55,12 @@ fn packed<'a>(arguments: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     })
 }
 
-/// Parameters of both kernels that have one value.
-fn same(first: Roles, second: Roles) -> Vec<Same> {
-    let mut all: Vec<Same> = (3..7).map(|place| Same { first: place, second: place }).collect();
-    for (at, role) in second.iter().enumerate() {
+/// Parameters of both kernels that have one value: the numbers if they have, and pointers that are
+/// not shifted.
+fn same(first: Roles, second: Roles, shifts: Roles, numbers: bool) -> Vec<Same> {
+    let places = if numbers { 3..7 } else { 3..3 };
+    let mut all: Vec<Same> = places.map(|place| Same { first: place, second: place }).collect();
+    for (at, role) in second.iter().enumerate().filter(|(at, _)| shifts[*at] == 0) {
         all.extend(first.iter().position(|known| known == role).map(|first| Same { first, second: at }));
     }
     all
@@ -63,6 +74,10 @@ struct Pair {
     first: ptx::Module,
     second: ptx::Module,
     roles: [Roles; 2],
+    /// Bytes by which the second kernel's pointers are beyond their buffers' beginnings.
+    shifts: Roles,
+    /// The numbers that the second kernel gets, if they are others.
+    other: Option<Shot>,
 }
 
 /// What became of a pair in a launch.
@@ -75,12 +90,13 @@ enum Outcome {
 
 impl Pair {
     fn of(first: &str, second: &str, roles: [Roles; 2]) -> Pair {
-        Pair { first: parse(first), second: parse(second), roles }
+        Pair { first: parse(first), second: parse(second), roles, shifts: [0; 3], other: None }
     }
 
     fn fused(&self, rules: Rules) -> Result<Fused, Refusal> {
         let [first, second] = [&self.first, &self.second].map(|module| Kernel { module, name: "k" });
-        Fused::proven(first, second, &same(self.roles[0], self.roles[1]), rules)
+        let same = same(self.roles[0], self.roles[1], self.shifts, self.other.is_none());
+        Fused::proven(first, second, &same, rules)
     }
 
     /// Joins and executes.
@@ -89,7 +105,10 @@ impl Pair {
             Ok(fused) => fused,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        let given = self.roles.map(|roles| arguments(shot, arena, roles));
+        let given = [
+            arguments(shot, arena, self.roles[0], [0; 3]),
+            arguments(self.other.as_ref().unwrap_or(shot), arena, self.roles[1], self.shifts),
+        ];
         let parameters = packed(fused.parameters.iter().map(|&(part, place)| match part {
             Part::First => &given[0][place],
             Part::Second => &given[1][place],
@@ -186,6 +205,41 @@ fn threads_that_meet_are_not_joined() {
     assert!(matches!(pair.run(&shot(), &mut arena, Rules::ALL), Outcome::Refused(Refusal::Together(_))));
 }
 
+/// Threads along an axis that a kernel does not look at do the same again: after another one has
+/// overwritten what it reads, it would compute something else.
+#[test]
+fn threads_that_repeat_others_are_not_joined() {
+    let there = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let back = elementwise('a', 'b', "add.f32 %f2, %f1, %f1");
+    let pair = Pair::of(&there, &back, A_TO_B);
+    assert_eq!(pair.run(&shot(), &mut Arena::new(), Rules::ALL), Outcome::Same);
+    for [grid_y, block_y, grid_z] in [[2, 1, 1], [1, 2, 1], [1, 1, 2]] {
+        let mut shot = shot();
+        shot.config.grid = (7, grid_y, grid_z).into();
+        shot.config.block = (64, block_y, 1).into();
+        let outcome = pair.run(&shot, &mut Arena::new(), Rules::ALL);
+        assert!(matches!(outcome, Outcome::Refused(_)), "{:?}: {outcome:?}", shot.config);
+    }
+}
+
+/// Loads that need not see what the thread has just stored, and instructions that lose it.
+#[test]
+fn memory_that_is_read_or_lost_in_other_ways_is_not_joined() {
+    let double = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let next = elementwise('c', 'b', "add.f32 %f2, %f1, %f1");
+    for other in [
+        next.replace("ld.global.nc.f32", "ldu.global.f32"),
+        next.replace("ld.global.nc.f32", "ld.volatile.global.f32"),
+        next.replace("ld.global.nc.f32", "ld.relaxed.gpu.global.f32"),
+        next.replace("add.f32 %f2", "discard.global.L2 [%q10], 128; add.f32 %f2"),
+        next.replace("add.f32 %f2", "membar.gl; add.f32 %f2"),
+    ] {
+        assert_ne!(other, next);
+        let found = Pair::of(&double, &other, A_TO_B).run(&shot(), &mut Arena::new(), Rules::ALL);
+        assert!(matches!(found, Outcome::Refused(_)), "{found:?}\n{other}");
+    }
+}
+
 #[test]
 fn what_the_compiler_may_contract_is_refused() {
     let open = elementwise('b', 'a', "mul.f32 %f3, %f1, %f1; neg.f32 %f4, %f3; add.f32 %f2, %f4, %f1");
@@ -259,7 +313,7 @@ fn corpus() -> Vec<Case> {
 /// memory differs.
 fn random_pairs(rules: Rules, pairs: usize) -> (usize, usize, Option<String>) {
     let (cases, mut arena) = (corpus(), Arena::new());
-    let mut random = Random::named(SEED, "pairs");
+    let mut random = Random::named(set("FUSE_SEED", SEED), "pairs");
     let (mut joined, mut together) = (0, 0);
     for _ in 0..pairs {
         let [first, second] = [0, 1].map(|_| &cases[random.below(cases.len() as u64) as usize]);
@@ -267,7 +321,16 @@ fn random_pairs(rules: Rules, pairs: usize) -> (usize, usize, Option<String>) {
         random.shuffle(&mut roles[1]);
         let shots: Vec<&Shot> = first.shots.iter().filter(|shot| shot.layout == Layout::Separate).collect();
         let shot = shots[random.below(shots.len() as u64) as usize];
-        match Pair::of(&first.source, &second.source, roles).run(shot, &mut arena, rules) {
+        let mut pair = Pair::of(&first.source, &second.source, roles);
+        if random.below(4) == 0 {
+            let shift = [4, 8, 64, 1024][random.below(4) as usize];
+            pair.shifts[random.below(3) as usize] = shift;
+        }
+        if random.below(4) == 0 {
+            let other = &second.shots[random.below(second.shots.len() as u64) as usize];
+            pair.other = Some(other.clone());
+        }
+        match pair.run(shot, &mut arena, rules) {
             Outcome::Same => joined += 1,
             Outcome::Different(text) => return (joined, together, Some(text)),
             Outcome::Refused(Refusal::Together(_)) => together += 1,
@@ -279,10 +342,11 @@ fn random_pairs(rules: Rules, pairs: usize) -> (usize, usize, Option<String>) {
 
 #[test]
 fn random_pairs_give_the_same_memory() {
-    let (joined, together, wrong) = random_pairs(Rules::ALL, PAIRS);
-    println!("{joined} of {PAIRS} pairs are joined; {together} are refused because threads meet");
+    let pairs = set("FUSE_PAIRS", PAIRS as u64) as usize;
+    let (joined, together, wrong) = random_pairs(Rules::ALL, pairs);
+    println!("{joined} of {pairs} pairs are joined; {together} are refused because threads meet");
     assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-    assert!(joined * 5 > PAIRS && together * 20 > PAIRS, "{joined} {together}");
+    assert!(joined * 5 > pairs && together * 20 > pairs, "{joined} {together}");
 }
 
 #[test]
@@ -290,4 +354,99 @@ fn conditions_of_the_proof_are_needed() {
     for rules in [Rules { own: false, ..Rules::ALL }, Rules { apart: false, ..Rules::ALL }] {
         assert!(random_pairs(rules, PAIRS).2.is_some(), "{rules:?}");
     }
+}
+
+/// Both parts of a joined kernel of one thread, whose stores and loads meet in a few bytes of `a`, in
+/// any width, with guards or without. At the end all registers are stored.
+fn one_thread(random: &mut Random) -> String {
+    let mut part = |loads: bool| {
+        let mut text = String::from(
+            "{ .reg .b16 %h<4>; .reg .f32 %f<4>; .reg .b64 %d<4>; .reg .b32 %x; .reg .pred %p; .reg .b64 %a, %t;\n\
+             ld.param.u64 %a, [apex_fused_param_0]; ld.global.u32 %x, [%a+64]; and.b32 %x, %x, 1;\n\
+             setp.eq.u32 %p, %x, 0;\n",
+        );
+        for at in 0..4 {
+            text += &format!(
+                "ld.global.u16 %h{at}, [%a+{}]; ld.global.f32 %f{at}, [%a+{}]; ld.global.u64 %d{at}, [%a+{}];\n",
+                96 + 2 * at,
+                112 + 4 * at,
+                128 + 8 * at
+            );
+        }
+        for _ in 0..2 + random.below(6) {
+            let (bytes, ty, register) =
+                [(1, "u8", 'h'), (2, "u16", 'h'), (4, "f32", 'f'), (8, "u64", 'd'), (8, "v2.f32", 'v')]
+                    [random.below(5) as usize];
+            let at = random.below(16 / bytes) * bytes;
+            let number = random.below(4);
+            let guard = ["", "", "@%p ", "@!%p "][random.below(4) as usize];
+            let value = match register {
+                'v' => "{%f0, %f1}".to_owned(),
+                _ => format!("%{register}{number}"),
+            };
+            let hint = if random.below(4) == 0 { ".cg" } else { "" };
+            let address = match random.below(2) {
+                0 => format!("[%a+{at}]"),
+                _ => {
+                    text += &format!("add.s64 %t, %a, {};\n", at + 8);
+                    "[%t+-8]".to_owned()
+                }
+            };
+            text += &match loads && random.below(2) == 0 {
+                true => format!("{guard}ld.global{hint}.{ty} {value}, {address};\n"),
+                false => format!("{guard}st.global{hint}.{ty} {address}, {value};\n"),
+            };
+        }
+        for at in 0..4 {
+            let to = if loads { 256 } else { 192 };
+            text += &format!(
+                "st.global.u16 [%a+{}], %h{at}; st.global.f32 [%a+{}], %f{at}; st.global.u64 [%a+{}], %d{at};\n",
+                to + 2 * at,
+                to + 16 + 4 * at,
+                to + 32 + 8 * at
+            );
+        }
+        text + "}\n"
+    };
+    let (first, second) = (part(false), part(true));
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry apex_fused(.param .u64 apex_fused_param_0)\n\
+         {{\n{first}$apex_seam:\n{second}ret;\n}}\n"
+    )
+}
+
+#[test]
+fn a_thread_reads_from_registers_what_it_would_read_from_memory() {
+    let mut random = Random::named(set("FUSE_SEED", SEED), "one thread");
+    let mut arena = Arena::new();
+    let mut taken = 0;
+    for _ in 0..set("FUSE_PROGRAMS", PROGRAMS as u64) {
+        let source = one_thread(&mut random);
+        let module = parse(&source);
+        assert!(ptx::verify(&module).is_empty(), "{source}");
+        let Some(forwarded) = ptx_fuse::forwarded(&module) else { continue };
+        let text = forwarded.to_string();
+        let forwarded = parse(&text);
+        let wrong = ptx::verify(&forwarded);
+        assert!(wrong.is_empty(), "{}\n{text}", wrong[0].message);
+        let words: Vec<u128> =
+            (0..arena.words()).map(|_| u128::from(random.bits()) << 64 | u128::from(random.bits())).collect();
+        let parameters = arena.buffer(0).to_le_bytes();
+        let mut run = |module: &ptx::Module| {
+            let linked = compile(module, &text);
+            arena.run_kernel(&words, &linked, NAME, LaunchConfig::new(1, 1), &parameters).expect("it runs")
+        };
+        assert!(run(&module) == run(&forwarded), "{text}");
+        taken += usize::from(text.contains("apex_fused_hit, apex_fused_there"));
+    }
+    assert!(taken > 0);
+}
+
+#[test]
+fn what_flows_stays_in_a_register() {
+    let double = elementwise('b', 'a', "add.f32 %f2, %f1, %f1");
+    let next = elementwise('c', 'b', "add.f32 %f2, %f1, %f1");
+    let text = Pair::of(&double, &next, A_TO_B).fused(Rules::ALL).unwrap().module.to_string();
+    assert!(text.contains("mov.f32 apex_fused_value_4, %f2;"), "{text}");
+    assert!(text.contains("@apex_fused_hit mov.f32 %f1, apex_fused_value_4;"), "{text}");
 }

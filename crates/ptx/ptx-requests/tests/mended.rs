@@ -206,3 +206,11 @@ fn data_dependent_accesses_are_not_judged() {
     assert!(report.accesses[0].cost.is_some() && report.accesses[1].cost.is_none());
     assert!(report.remedies.is_empty() && report.totals.unknown == 1);
 }
+
+#[test]
+fn addresses_that_fall_with_the_thread_ask_for_no_more() {
+    let body = "mul.wide.s32 %q5, %r1, 4; sub.s64 %q6, %q3, %q5; ld.global.f32 %f1, [%q6]; \
+        st.global.f32 [%q4], %f1;";
+    let case = Case::new(body, (4, 1, 1), (64, 1, 1));
+    assert_eq!(case.report().accesses[0].cost.map(|cost| (cost.count, cost.least)), Some((4, 4)));
+}

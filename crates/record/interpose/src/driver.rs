@@ -6,7 +6,8 @@
 //! this module call the driver on the library's own account: queries here, graph nodes in
 //! `graph_nodes`, graphs of the library's own in `chain`, events and delays in `events`. None of
 //! them locks, allocates on the device, synchronises or changes what the program sees, except those
-//! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], the waits and frees
+//! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], the joined kernels
+//! that [`crate::actions::fusion`] loads, the waits and frees
 //! of [`crate::actions::pool`] in the program's place, and the waits and reads of
 //! [`crate::actions::results`].
 //!
@@ -81,7 +82,8 @@ mod graph_nodes;
 
 pub use chain::{Chain, ChainedKernel, function_of};
 pub use events::{
-    Scratch, create_event, destroy_event, elapsed_ns, is_idle, is_pending, launch_thread, record_event,
+    Scratch, create_event, destroy_event, elapsed_ns, is_idle, is_pending, launch_thread, load_kernel,
+    record_event,
 };
 pub use graph_nodes::{
     Kernel, Node, describe_node, graph_nodes, kernel_of, kernel_of_v1, kernel_of_v3, node_cluster,

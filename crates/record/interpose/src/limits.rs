@@ -64,9 +64,9 @@ pub const ARGUMENTS: usize = 1 << 13;
 pub const LINKERS: usize = 1 << 6;
 /// Most bytes of these inputs together.
 pub const LINK_BYTES: usize = 16 << 20;
-/// Largest plan of launches that is read, bytes: that of some hundred kernels. (What actions take
-/// comes on top of [`crate::FIXED_BYTES`].)
-pub const PLAN_BYTES: usize = 128 << 10;
+/// Largest plan of launches that is read, bytes: that of some hundred kernels and joined kernels.
+/// (What actions take comes on top of [`crate::FIXED_BYTES`].)
+pub const PLAN_BYTES: usize = 2 << 20;
 /// Functions whose place in the plan is known at a time.
 pub const PLANNED_HANDLES: usize = 1 << 10;
 /// Most functions of the plan over the life of the process, 2 KiB each.

@@ -44,7 +44,7 @@ fn plan(blocks: &[u32], draws: bool) -> Plan {
         condition: condition(),
         choices: vec![choice],
     };
-    Plan { device: "Fake GPU".into(), driver_version: 13_000, kernels: vec![kernel] }
+    Plan { device: "Fake GPU".into(), driver_version: 13_000, kernels: vec![kernel], pairs: Vec::new() }
 }
 
 fn planned(recording: &Recording, program: &str, plan: &Plan) -> Command {

@@ -116,6 +116,8 @@ pub struct FileHeader {
     pub schedule_state: AtomicU32,
     /// The fields of [`ScheduleFigures`].
     pub schedule: [AtomicU64; 3],
+    /// Pairs of launches that were made as one.
+    pub joined: AtomicU64,
 }
 
 /// A counter on a cache line of its own.

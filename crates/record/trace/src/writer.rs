@@ -109,6 +109,7 @@ impl ProcessFile {
             reshape_refused: AtomicU64::new(0),
             schedule_state: AtomicU32::new(0),
             schedule: [const { AtomicU64::new(0) }; 3],
+            joined: AtomicU64::new(0),
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -250,6 +251,11 @@ impl ProcessFile {
     /// Counts a launch for which the condition of its kernel's proof did not hold.
     pub fn count_reshape_refused(&self) {
         self.count(&self.shared.header().reshape_refused, 1);
+    }
+
+    /// Counts a pair of launches that was made as one.
+    pub fn count_joined(&self) {
+        self.count(&self.shared.header().joined, 1);
     }
 
     /// Says what became of scheduling by data.

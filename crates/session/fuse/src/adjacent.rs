@@ -4,7 +4,7 @@
 //! launch or call of the process was recorded between them, in whatever thread or stream. So no
 //! recorded work can depend on the state between them.
 
-use apex_trace::layout::{ArgumentSample, Launch, NO_CONFIG};
+use apex_trace::layout::{ArgumentSample, Launch, NO_CONFIG, flags};
 use apex_trace::{Event, Session};
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,8 +66,11 @@ pub fn pairs(session: &Session) -> Vec<Pair> {
     all.into_values().collect()
 }
 
-/// Whether both launches succeeded in one stream that is known.
+/// Whether both launches ran in one stream that is known: neither into a graph that is captured, nor
+/// as cooperative ones.
 fn follows(before: &Launch, launch: &Launch) -> bool {
-    let is_known = |one: &Launch| one.result == 0 && one.config != NO_CONFIG && one.stream != 0;
+    let is_other = |one: &Launch| one.head.flags & (flags::CAPTURED | flags::COOPERATIVE) != 0;
+    let is_known =
+        |one: &Launch| one.result == 0 && one.config != NO_CONFIG && one.stream != 0 && !is_other(one);
     is_known(before) && is_known(launch) && before.stream == launch.stream
 }

@@ -39,7 +39,9 @@ pub fn candidate(
         }
     };
     let kernels = [name(first)?, name(second)?];
-    Some(Candidate { kernels, launch: first.launch, times: pair.times, flowing_bytes, answer })
+    let code = |config: &Config| process.definitions.function_code(config.function).map_or(0, |code| code.ptx);
+    let (codes, launch) = ([first, second].map(code), first.launch);
+    Some(Candidate { kernels, codes, launch, times: pair.times, flowing_bytes, answer })
 }
 
 /// A kernel with what one launch of it was given.

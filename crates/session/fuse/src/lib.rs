@@ -29,6 +29,8 @@ use ptx_fuse::{Fused, Same};
 pub struct Candidate {
     /// The symbols of both.
     pub kernels: [String; 2],
+    /// The hashes of the PTX that the driver compiled for both; 0 where it was given machine code.
+    pub codes: [u128; 2],
     /// The launch of both.
     pub launch: LaunchConfig,
     /// How often they follow each other.

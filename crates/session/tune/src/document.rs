@@ -100,7 +100,7 @@ pub(crate) mod hexadecimal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Kept, Ratio, Refused, Size, Tried, Tuned};
+    use crate::{Change, Kept, Member, Origin, Pair, Ratio, Refused, Size, Tried, Tuned};
     use launch_condition::{Bound, Condition, Sum, Term};
 
     fn tuning() -> Tuning {
@@ -121,6 +121,17 @@ mod tests {
             kept: None,
         };
         let tie = Size { change: None, kept: Some(Kept::Tie { block: 64.into(), ratio }), ..size.clone() };
+        let member = |code, name: &str| Member { code, name: name.into() };
+        let pair = Pair {
+            first: member(7, "copy"),
+            second: member(1 << 120, "scale"),
+            flowing_bytes: Some(4096),
+            name: "apex_fused".into(),
+            parameters: vec![Origin::First(0), Origin::Second(2)],
+            same: vec![(1, 0)],
+            condition: condition.clone(),
+            ptx: ".version 8.0\n".into(),
+        };
         let refused = Refused {
             name: "sum".into(),
             share: 0.2,
@@ -133,6 +144,7 @@ mod tests {
             driver_version: 13_000,
             kernels: vec![Tuned { code: 1 << 120, name: "copy".into(), condition, sizes: vec![size, tie] }],
             refused: vec![refused],
+            pairs: vec![pair],
         }
     }
 

@@ -22,8 +22,10 @@ mod candidates;
 pub mod compare;
 pub mod document;
 mod found;
+mod pairs;
 mod samples;
 mod tuning;
 
 pub use compare::Ratio;
+pub use pairs::{Member, Origin, Pair};
 pub use tuning::{Change, Kept, MOST_RATIO, Refused, Size, Tried, Tuned, Tuning};

@@ -2,6 +2,7 @@
 
 use crate::compare::{Ratio, rounded};
 use crate::found::{Group, groups};
+use crate::pairs::Pair;
 use crate::samples::{self, OfSize};
 use crate::{candidates, document};
 use apex_predict::Models;
@@ -32,6 +33,9 @@ pub struct Tuning {
     pub kernels: Vec<Tuned>,
     /// Kernels that keep their blocks because nothing is proven.
     pub refused: Vec<Refused>,
+    /// Pairs of launches that are made as one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
 }
 
 /// A kernel for which other blocks change no result.
@@ -140,6 +144,7 @@ impl Tuning {
         };
         if let Some(earlier) = earlier.filter(|earlier| earlier.is_of_device_of(&tuning)) {
             tuning.kernels.clone_from(&earlier.kernels);
+            tuning.pairs.clone_from(&earlier.pairs);
             tuning.kernels.iter_mut().for_each(Tuned::keep_decisions);
         }
         for group in groups(session, profile).iter().filter(|group| group.share >= LEAST_SHARE) {
@@ -247,9 +252,16 @@ impl Tuning {
         });
     }
 
-    /// The plan of the decisions: each launch is made in the better block.
+    /// The plan of the decisions: each launch is made in the better block, and pairs as one.
     pub fn plan(&self) -> Plan {
-        self.plan_of(|size| Some((vec![size.change.as_ref()?.block], false)))
+        let pairs = self.pairs.iter().map(Pair::planned).collect();
+        Plan { pairs, ..self.plan_of(|size| Some((vec![size.change.as_ref()?.block], false))) }
+    }
+
+    /// Adds a pair, in place of an earlier one of the same kernels.
+    pub fn add_pair(&mut self, pair: Pair) {
+        self.pairs.retain(|known| !known.is_of_kernels_of(&pair));
+        self.pairs.push(pair);
     }
 
     /// The share of the GPU time that the better blocks save, computed from shares and ratios that
@@ -283,6 +295,7 @@ impl Tuning {
             device: self.device.clone(),
             driver_version: self.driver_version,
             kernels: self.kernels.iter().filter_map(planned).collect(),
+            pairs: Vec::new(),
         }
     }
 }

@@ -142,6 +142,10 @@ struct Counted {
 /// # Errors
 /// A file or session that cannot be read, or has no PTX of the kernels that are asked for.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    if let Some(wrong) = misused(args) {
+        output::failure(&anyhow!(wrong));
+        return Ok(ExitCode::from(exit::USAGE));
+    }
     let kernels = match args.file.is_dir() {
         true => of_session(args)?,
         false => of_file(args)?,
@@ -167,6 +171,17 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if wasteful { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
 }
 
+/// What is wrong with a command line whose launch does not fit what FILE is.
+fn misused(args: &Args) -> Option<&'static str> {
+    match (args.file.is_dir(), args.grid) {
+        (true, Some(_)) => Some("a session has the launches of its program: leave out --grid and --block"),
+        (false, None) if args.file.exists() => Some(
+            "a file does not tell how its kernels are launched: add --grid and --block, or name a session",
+        ),
+        _ => None,
+    }
+}
+
 /// Most threads of a block, on every GPU.
 const MOST_THREADS: u64 = 1024;
 
@@ -184,9 +199,7 @@ fn refuse_impossible(launch: &LaunchConfig) -> anyhow::Result<()> {
 fn of_file(args: &Args) -> anyhow::Result<Vec<Kernel>> {
     let shown = apex_untrusted::shown(&args.file);
     let bytes = read::read(&args.file, read::PROGRAM).with_context(|| format!("cannot read {shown}"))?;
-    let (Some(grid), Some(block)) = (args.grid, args.block) else {
-        bail!("a file does not tell how its kernels are launched: add --grid and --block, or name a session");
-    };
+    let [grid, block] = [args.grid, args.block].map(Option::unwrap_or_default);
     let launch =
         LaunchConfig { dynamic_shared_bytes: args.shared.unwrap_or(0), ..LaunchConfig::new(grid, block) };
     refuse_impossible(&launch)?;
@@ -218,9 +231,6 @@ fn is_asked(args: &Args, symbol: &str) -> bool {
 
 /// The kernels of a session whose PTX it keeps, in the launches that were recorded, by their time.
 fn of_session(args: &Args) -> anyhow::Result<Vec<Kernel>> {
-    if args.grid.is_some() {
-        bail!("a session has the launches of its program: leave out --grid and --block");
-    }
     let loaded = loaded::read_all(Path::new(&args.file))?;
     let programs = Programs::of(&loaded.profile);
     let mut all = Vec::new();

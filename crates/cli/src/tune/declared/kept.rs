@@ -1,6 +1,7 @@
 //! The file of a search's results: complete T4 at each moment, with the key of the results.
 //!
-//! It is replaced at most once a second while a search runs, and when the search ends.
+//! It is replaced at most once a second while a search runs, and when the search ends. A file beside
+//! it is locked meanwhile: two searches would each replace what the other one has found.
 
 use super::{MOST_BYTES, Search};
 use anyhow::{Context, bail};
@@ -8,7 +9,9 @@ use apex_machine::nvml::Nvml;
 use apex_machine::{Device, Devices as _};
 use apex_search::{Key, Measured, Results, difference, t4};
 use apex_untrusted::{read, replace};
+use std::fs::{Metadata, OpenOptions, TryLockError};
 use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,12 +27,17 @@ pub struct File {
     key: Key,
     written: Option<Instant>,
     is_stale: bool,
+    _lock: Lock,
 }
 
 impl File {
     /// The file of a search at this path.
+    ///
+    /// # Errors
+    /// If another search has it.
     pub fn new(search: &Search<'_>, path: PathBuf) -> anyhow::Result<Self> {
-        Ok(Self { path, key: key(search)?, written: None, is_stale: false })
+        let _lock = Lock::of(&path)?;
+        Ok(Self { path, key: key(search)?, written: None, is_stale: false, _lock })
     }
 
     /// Where it is.
@@ -83,6 +91,47 @@ impl File {
             .with_context(|| format!("cannot write {}", apex_untrusted::shown(&self.path)))?;
         (self.written, self.is_stale) = (Some(Instant::now()), false);
         Ok(())
+    }
+}
+
+/// The lock of a file of results: a locked file beside it, which is removed at the end.
+struct Lock {
+    path: PathBuf,
+    _file: std::fs::File,
+}
+
+impl Lock {
+    fn of(results: &Path) -> anyhow::Result<Self> {
+        let mut name = results.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let shown = apex_untrusted::shown(&path);
+        loop {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            let file = options.open(&path).with_context(|| format!("cannot make {shown}"))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => bail!(
+                    "another search writes its results into {}: wait for its end, or name another file with -o",
+                    apex_untrusted::shown(results)
+                ),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock {shown}"));
+                }
+            }
+            // (One that has just ended may have removed it.)
+            let of = |metadata: Metadata| (metadata.dev(), metadata.ino());
+            if path.metadata().ok().map(of) == file.metadata().ok().map(of) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parameters in a command line: `{NAME}` in an argument is the value of a parameter, and
 //! `{defines}` is `-DNAME=VALUE` of each.
 
-use crate::similar;
+use crate::{output, similar};
 use anyhow::{Context, bail};
 use apex_search::{Number, Space, Value};
 use std::ffi::{OsStr, OsString};
@@ -24,10 +24,16 @@ pub fn check(space: &Space, command: &[OsString]) -> anyhow::Result<()> {
     let known = || space.parameters().iter().map(|parameter| parameter.name.as_str()).chain([DEFINES]);
     for word in command {
         for name in placeholders(word.as_bytes()) {
-            let meant = similar::proposal(&name, known());
-            if !known().any(|of| of == name) && !meant.is_empty() {
-                bail!("`{{{name}}}` in the command is no parameter{meant}");
+            if known().any(|of| of == name) {
+                continue;
             }
+            let meant = similar::proposal(&name, known());
+            let all = known().map(|of| format!("`{{{of}}}`")).collect::<Vec<_>>().join(", ");
+            if !meant.is_empty() {
+                bail!("`{{{name}}}` in the command is no parameter{meant}; there are {all}");
+            }
+            // (Languages have braces of their own: `awk '{print}'`.)
+            output::remark(format!("`{{{name}}}` in the command is no parameter, and stays; there are {all}"));
         }
     }
     let texts = space

@@ -78,7 +78,7 @@ fn trials(search: &Search<'_>, found: &Found) -> String {
         search.options.seed
     );
     if found.known > 0 {
-        text += &format!("; {} known from before", units::count(found.known as u64));
+        text += &format!("; {} known before", counted(found.known, "was", "were"));
     }
     if !found.failed.is_empty() {
         let each: Vec<String> =

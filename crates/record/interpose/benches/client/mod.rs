@@ -75,7 +75,7 @@ pub fn plan() -> Plan {
         condition,
         choices: vec![choice],
     };
-    Plan { device: "Fake GPU".into(), driver_version: 13_000, kernels: vec![kernel] }
+    Plan { device: "Fake GPU".into(), driver_version: 13_000, kernels: vec![kernel], pairs: Vec::new() }
 }
 
 /// The driver's way to wait for everything in the current context.

@@ -2,7 +2,7 @@
 //! `--capability`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
 //! frees, [`schedule`] runs launches of a batch concurrently, [`reshape`] launches the same threads
-//! in other blocks, [`results`] hashes the program's results, with and without that,
+//! in other blocks, [`fusion`] makes two launches as one, [`results`] hashes the program's results, with and without that,
 //! [`universal`] loads PTX that the driver refuses as too new, and [`capability`] tells chosen
 //! libraries another compute capability.
 //!
@@ -13,6 +13,7 @@
 
 mod ask;
 pub mod capability;
+pub mod fusion;
 pub mod pool;
 pub mod queue;
 pub mod reshape;

@@ -63,6 +63,22 @@ pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
     }
 }
 
+/// A kernel of `ptx`, loaded into the current context, with which it ends. The captures of other
+/// threads do not mind.
+pub fn load_kernel(ptx: &CStr, name: &CStr) -> Option<CUfunction> {
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    let (mut module, mut kernel) = (null_mut(), null_mut());
+    // SAFETY: the out-parameters are valid, and the texts are C strings. The thread's mode is put
+    // back.
+    unsafe {
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        let is_loaded = succeeds(real!(cuModuleLoadData)(&mut module, ptx.as_ptr().cast()))
+            && succeeds(real!(cuModuleGetFunction)(&mut kernel, module, name.as_ptr()));
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        is_loaded.then_some(kernel)
+    }
+}
+
 /// A stream, a module and event pairs of our own in the current context, for calibration. All of it
 /// is released when dropped, but for a module that is [kept](Scratch::keep_module).
 pub struct Scratch {

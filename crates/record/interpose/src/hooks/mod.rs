@@ -31,6 +31,7 @@ mod macros;
 mod memory;
 mod module;
 mod observe;
+mod observers;
 pub mod pooled;
 mod process;
 mod process_address;
@@ -57,7 +58,7 @@ pub fn has(index: usize) -> bool {
 /// Whether calls of the entry point at `index` pass a hook where memory is pooled that tells the
 /// pool what they mean to it.
 pub fn is_seen_by_pool(index: usize) -> bool {
-    has(index) && !settings::has(index) || pooled::hook(index).is_some()
+    has(index) && !settings::has(index) && !observers::has(index) || pooled::hook(index).is_some()
 }
 
 /// Whether the entry point at `index` gives addresses of others.
@@ -292,6 +293,56 @@ index_table! {
     cuLaunchHostFunc_v2_ptsz => stream::host_function_in_mode,
     cuStreamAddCallback => stream::callback,
     cuStreamAddCallback_ptsz => stream::callback,
+
+    cuStreamWaitValue32 => observers::operation_32,
+    cuStreamWaitValue32_ptsz => observers::operation_32,
+    cuStreamWaitValue32_v2 => observers::operation_32,
+    cuStreamWaitValue32_v2_ptsz => observers::operation_32,
+    cuStreamWriteValue32 => observers::operation_32,
+    cuStreamWriteValue32_ptsz => observers::operation_32,
+    cuStreamWriteValue32_v2 => observers::operation_32,
+    cuStreamWriteValue32_v2_ptsz => observers::operation_32,
+    cuStreamWaitValue64 => observers::operation_64,
+    cuStreamWaitValue64_ptsz => observers::operation_64,
+    cuStreamWaitValue64_v2 => observers::operation_64,
+    cuStreamWaitValue64_v2_ptsz => observers::operation_64,
+    cuStreamWriteValue64 => observers::operation_64,
+    cuStreamWriteValue64_ptsz => observers::operation_64,
+    cuStreamWriteValue64_v2 => observers::operation_64,
+    cuStreamWriteValue64_v2_ptsz => observers::operation_64,
+    cuStreamBatchMemOp => observers::operations,
+    cuStreamBatchMemOp_ptsz => observers::operations,
+    cuStreamBatchMemOp_v2 => observers::operations,
+    cuStreamBatchMemOp_v2_ptsz => observers::operations,
+    cuStreamAttachMemAsync => observers::attach,
+    cuStreamAttachMemAsync_ptsz => observers::attach,
+    cuSignalExternalSemaphoresAsync => observers::signal,
+    cuSignalExternalSemaphoresAsync_ptsz => observers::signal,
+    cuWaitExternalSemaphoresAsync => observers::wait,
+    cuWaitExternalSemaphoresAsync_ptsz => observers::wait,
+    cuMemBatchDecompressAsync => observers::decompress,
+    cuMemBatchDecompressAsync_ptsz => observers::decompress,
+    cuMemDiscardBatchAsync => observers::discard,
+    cuMemDiscardBatchAsync_ptsz => observers::discard,
+    cuMemDiscardAndPrefetchBatchAsync => observers::prefetch,
+    cuMemDiscardAndPrefetchBatchAsync_ptsz => observers::prefetch,
+    cuMemPrefetchBatchAsync => observers::prefetch,
+    cuMemPrefetchBatchAsync_ptsz => observers::prefetch,
+    cuMemMapArrayAsync => observers::map_arrays,
+    cuMemMapArrayAsync_ptsz => observers::map_arrays,
+    cuGraphicsMapResources => observers::graphics,
+    cuGraphicsMapResources_ptsz => observers::graphics,
+    cuGraphicsUnmapResources => observers::graphics,
+    cuGraphicsUnmapResources_ptsz => observers::graphics,
+    cuFabricCpyBatchAsync => observers::copy_between_machines,
+    cuFabricCpyBatchAsync_ptsz => observers::copy_between_machines,
+    cuGLMapBufferObjectAsync_v2 => observers::map_buffer,
+    cuGLMapBufferObjectAsync_v2_ptsz => observers::map_buffer,
+    cuGLUnmapBufferObjectAsync => observers::unmap_buffer,
+    cuEGLStreamConsumerAcquireFrame => observers::acquire_frame,
+    cuEGLStreamConsumerReleaseFrame => observers::release_frame,
+    cuEGLStreamProducerPresentFrame => observers::present_frame,
+    cuEGLStreamProducerReturnFrame => observers::return_frame,
 
     cuEventCreate => event::create,
     cuEventRecord => event::record,

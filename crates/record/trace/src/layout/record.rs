@@ -332,7 +332,7 @@ pub enum CallClass {
     Synchronize = 5,
     /// A module or library was loaded or unloaded.
     Module = 6,
-    /// A stream was made or destroyed, or told to wait.
+    /// A stream was made, destroyed or told to wait, or got work that is no launch, copy or set.
     Stream = 7,
     /// An event was made, recorded, queried or destroyed.
     Event = 8,

@@ -38,6 +38,7 @@ pub(crate) struct Header {
     pub faults: Vec<(u64, String)>,
     pub reshape_state: ReshapeState,
     pub reshape_refused: u64,
+    pub joined: u64,
     pub schedule_state: ScheduleState,
     pub schedule: ScheduleFigures,
 }
@@ -208,6 +209,7 @@ impl Header {
             reshape_state: ReshapeState::from_raw(u32_at(page, offset_of!(FileHeader, reshape_state)))
                 .unwrap_or_default(),
             reshape_refused: u64_at(page, offset_of!(FileHeader, reshape_refused)),
+            joined: u64_at(page, offset_of!(FileHeader, joined)),
             schedule_state: ScheduleState::from_raw(u32_at(page, offset_of!(FileHeader, schedule_state)))
                 .unwrap_or_default(),
             schedule: ScheduleFigures {

@@ -67,6 +67,8 @@ pub struct Process {
     pub reshape_state: ReshapeState,
     /// Launches of the plan's kernels for which the condition of the proof did not hold.
     pub reshape_refused: u64,
+    /// Pairs of launches that were made as one.
+    pub joined: u64,
     /// Outcome of scheduling by data.
     pub schedule_state: ScheduleState,
     /// The batches in which launches ran beside others.
@@ -130,6 +132,7 @@ impl Process {
             pool: header.pool,
             reshape_state: header.reshape_state,
             reshape_refused: header.reshape_refused,
+            joined: header.joined,
             schedule_state: header.schedule_state,
             schedule: header.schedule,
             definitions: Arc::default(),

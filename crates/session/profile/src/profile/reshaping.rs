@@ -12,6 +12,8 @@ pub struct Reshaping {
     /// Launches of the plan's kernels that were made as the program asked, because the condition
     /// of the proof did not hold for them.
     pub refused: u64,
+    /// Pairs of launches that were made as one launch.
+    pub joined: u64,
 }
 
 /// Outcome of a plan.
@@ -48,6 +50,6 @@ impl Reshaping {
             ReshapeState::OldDriver => State::OldDriver,
             ReshapeState::Closed => State::Closed,
         };
-        Some(Self { state, refused: process.reshape_refused })
+        Some(Self { state, refused: process.reshape_refused, joined: process.joined })
     }
 }

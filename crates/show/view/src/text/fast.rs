@@ -67,11 +67,19 @@ fn of_shapes(profile: &Profile) -> Option<String> {
             units::counted(count, "launch was", "launches were")
         ),
     };
-    if let Some(why) = why_not_tuned(profile).filter(|_| launches == 0) {
+    let pairs = reshaping().fold(0_u64, |sum, reshaping| sum.saturating_add(reshaping.joined));
+    let joined = match pairs {
+        0 => String::new(),
+        count => format!(" {} made as one launch.", units::counted(count, "pair was", "pairs were")),
+    };
+    if let Some(why) = why_not_tuned(profile).filter(|_| launches == 0 && pairs == 0) {
         return Some(format!("--tuned changed no launch, because {why}.{kept}"));
     }
+    if launches == 0 && pairs > 0 {
+        return Some(format!("--tuned:{joined}{kept}"));
+    }
     Some(format!(
-        "--tuned made {} of {} in other blocks than the program asked for.{kept}",
+        "--tuned made {} of {} in other blocks than the program asked for.{joined}{kept}",
         units::counted(launches, "launch", "launches"),
         units::counted(functions as u64, "kernel", "kernels"),
     ))

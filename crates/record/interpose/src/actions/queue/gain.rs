@@ -90,9 +90,15 @@ impl Gain {
     /// The worker has made a call, which took so long.
     #[inline(always)]
     pub fn made(&self, ns: u64) {
+        self.made_as_one(1, ns);
+    }
+
+    /// Accounts for calls that the worker made by one of its own in `ns`.
+    #[inline(always)]
+    pub fn made_as_one(&self, count: u64, ns: u64) {
         // Only the worker adds.
         let Made { calls, call_ns, .. } = &self.made;
-        calls.store(calls.load(Relaxed) + 1, Relaxed);
+        calls.store(calls.load(Relaxed) + count, Relaxed);
         call_ns.store(call_ns.load(Relaxed) + ns, Relaxed);
     }
 

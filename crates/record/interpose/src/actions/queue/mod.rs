@@ -26,7 +26,8 @@
 //! makes them through the hooks that record them. So what the session holds is what was made, when
 //! it was made; what the queue itself did is in the header of the process file. With
 //! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]),
-//! with `--fast=schedule` as one in which some run beside others.
+//! with `--fast=schedule` as one in which some run beside others. Two launches of which a plan has a
+//! joined kernel are made as one ([`fusion`]).
 
 pub mod accepted;
 pub mod batch;
@@ -42,7 +43,7 @@ mod worker;
 pub use ring::LARGEST_BYTES;
 pub use wait::now_ns;
 
-use crate::actions::{Slots, is_wanted};
+use crate::actions::{Slots, fusion, is_wanted};
 use crate::driver;
 use crate::hot::{hot, own};
 use crate::objects::{Objects, epochs};
@@ -390,12 +391,18 @@ impl Queue {
         let row = handed_over + u64::from(self.streak.load(Relaxed));
         if row >= u64::from(WAKING_STREAK) {
             self.short_rows.store(0, Relaxed);
-        } else if row > 0 && !self.stays_open {
+        } else if row > 0 && !self.stays_open() {
             let short = self.short_rows.load(Relaxed).saturating_add(1);
             self.short_rows.store(short, Relaxed);
         }
         self.streak.store(0, Relaxed);
         self.waited_at.store(given, Relaxed);
+    }
+
+    /// Whether it stays open where it gains no time of the host's: the user wants that, or launches
+    /// are made as one, which saves the GPU's.
+    fn stays_open(&self) -> bool {
+        self.stays_open || fusion::is_ready()
     }
 
     /// Has the worker drop its graphs, behind all calls that wait.
@@ -414,14 +421,14 @@ impl Queue {
         let begun = wait::now_ns();
         self.worker.wait_until(|| self.ring.made() >= given);
         let now = wait::now_ns();
-        if !self.gain.waited(begun, now) && !self.stays_open {
+        if !self.gain.waited(begun, now) && !self.stays_open() {
             self.close(now);
         }
     }
 
     fn waited_for_gpu(&self, begun: u64) {
         let now = wait::now_ns();
-        if !self.gain.waited_for_gpu(begun, now) && !self.stays_open && !self.ring.is_closed() {
+        if !self.gain.waited_for_gpu(begun, now) && !self.stays_open() && !self.ring.is_closed() {
             self.close(now);
         }
     }
@@ -437,7 +444,7 @@ impl Queue {
     #[cold]
     fn judge_passed_by(&self) {
         let now = wait::now_ns();
-        if !self.gain.is_gained(now) && !self.stays_open {
+        if !self.gain.is_gained(now) && !self.stays_open() {
             self.close(now);
         }
     }

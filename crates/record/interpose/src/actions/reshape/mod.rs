@@ -27,6 +27,7 @@ mod draw;
 mod memo;
 mod parameters;
 
+use super::fusion;
 use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::record::arguments::Passed;
@@ -147,6 +148,16 @@ pub fn close() {
     }
 }
 
+/// Whether launches are made as the program asks, because it maps memory.
+pub fn is_closed() -> bool {
+    RESHAPE.get().is_none_or(|reshape| reshape.is_closed.load(Relaxed))
+}
+
+/// Whether driver and devices are those of the plan. The session says if not.
+pub fn is_of_this_driver() -> bool {
+    RESHAPE.get().is_some_and(Reshape::is_of_this_driver)
+}
+
 /// Whether launches of a function may be reshaped.
 #[inline]
 pub fn may_reshape(function: CUfunction) -> bool {
@@ -163,6 +174,10 @@ impl Reshape {
             let draws = choices.iter().any(|choice: &Choice| choice.turns.is_some());
             Some(Kernel { code: kernel.code, name: kernel.name, condition, choices, draws })
         });
+        let pairs = Some(plan.pairs).filter(|pairs| !pairs.is_empty());
+        if pairs.is_some_and(|pairs| !fusion::start(pairs, file, objects)) {
+            return None;
+        }
         Some(Box::new(Reshape {
             kernels: kernels.collect::<Option<_>>()?,
             device: plan.device,

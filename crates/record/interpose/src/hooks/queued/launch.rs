@@ -4,9 +4,9 @@
 use super::super::{observe, reshaped};
 use super::taking;
 use crate::actions::queue::accepted::{Layout, PARAMETER_BYTES, Print};
-use crate::actions::queue::batch::{Node, OfLaunch};
+use crate::actions::queue::batch::{Behind, Node, OfLaunch};
 use crate::actions::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
-use crate::actions::reshape;
+use crate::actions::fusion;
 use crate::driver;
 use crate::parameters::{Buffer, buffer_of};
 use crate::record::Done;
@@ -14,6 +14,7 @@ use crate::record::arguments::Passed;
 use crate::record::launch::Launch;
 use crate::switch::guarded;
 use crate::tables::spread;
+use cuda_abi::index;
 use cuda_abi::types::*;
 use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
     // arguments.
     unsafe {
         hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL).unwrap_or_else(|caller| {
-            caller.makes(|| {
+            caller.makes(function, || {
                 reshaped::kernel::<INDEX>(
                     function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
                     extra,
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
         let handed_over = asked
             .map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL_EX));
         handed_over.unwrap_or_else(|caller| {
-            caller.makes(|| reshaped::kernel_ex::<INDEX>(config, function, parameters, extra))
+            caller.makes(function, || reshaped::kernel_ex::<INDEX>(config, function, parameters, extra))
         })
     }
 }
@@ -123,10 +124,13 @@ struct Note {
 
 impl Caller {
     #[cold]
-    fn makes(self, launch: impl FnOnce() -> CUresult) -> CUresult {
+    fn makes(self, function: CUfunction, launch: impl FnOnce() -> CUresult) -> CUresult {
         let Some(queue) = self.queue else { return launch() };
         queue.wait_until_made();
         let result = launch();
+        if result == CUDA_SUCCESS {
+            fusion::meet(function);
+        }
         if let Some(Note { print, function, epoch }) = self.note
             && result == CUDA_SUCCESS
         {
@@ -337,13 +341,13 @@ struct Kinds<const INDEX: usize>;
 
 impl<const INDEX: usize> Kinds<INDEX> {
     const KERNEL: Kind =
-        Kind { make: make_kernel::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
+        Kind { make: make_kernel::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX>, join }) };
     const KERNEL_EX: Kind =
-        Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
+        Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX>, join }) };
 }
 
-/// A launch as a batch sees it; `None` for those with attributes, those whose parameters come in a
-/// buffer of the program's own form, and those that may be reshaped.
+/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come in
+/// a buffer of the program's own form.
 ///
 /// # Safety
 /// [`Copied::write`] wrote the arguments.
@@ -354,7 +358,7 @@ unsafe fn node(arguments: *mut u8) -> Option<Node> {
     // SAFETY: the parameters follow.
     let parameters = unsafe { arguments.add(Copied::parameters_at(0)) };
     let is_plain = copied.attributes == 0 && copied.buffer_bytes == NO_BUFFER;
-    (is_plain && !reshape::may_reshape(function)).then_some(Node {
+    is_plain.then_some(Node {
         print,
         function,
         dimensions,
@@ -362,6 +366,47 @@ unsafe fn node(arguments: *mut u8) -> Option<Node> {
         layout,
         parameters,
     })
+}
+
+/// Makes two launches as one of a joined kernel, if the plan has it and its condition holds.
+///
+/// # Safety
+/// [`Copied::write`] wrote the arguments of both.
+unsafe fn join(context: CUcontext, first: *mut u8, (node_of, second): Behind) -> bool {
+    // SAFETY: by contract.
+    let nodes = unsafe { node(first).zip(node_of(second)) };
+    let Some((first, second)) = nodes else { return false };
+    let mut parameters = [0; fusion::MOST_BYTES];
+    let Some(joined) = fusion::joined(context, [&first, &second], &mut parameters) else { return false };
+    let mut bytes = joined.bytes;
+    let mut extra = [
+        CU_LAUNCH_PARAM_BUFFER_POINTER,
+        parameters.as_mut_ptr().cast(),
+        CU_LAUNCH_PARAM_BUFFER_SIZE,
+        (&raw mut bytes).cast(),
+        CU_LAUNCH_PARAM_END,
+    ];
+    let [gx, gy, gz, bx, by, bz, shared] = first.dimensions;
+    let (stream, none) = (first.stream, null_mut());
+    // SAFETY: a kernel of the plan with its parameters, in the program's stream, grid and block.
+    // (A thread's own default stream is never queued, so the stream means the same in this form.)
+    let result = unsafe {
+        super::super::launch::kernel::<{ index::cuLaunchKernel }>(
+            joined.function,
+            gx,
+            gy,
+            gz,
+            bx,
+            by,
+            bz,
+            shared,
+            stream,
+            none,
+            extra.as_mut_ptr(),
+        )
+    };
+    joined.is_done(result);
+    result == CUDA_SUCCESS
 }
 
 /// Records a launch that went out in a batch.

@@ -10,7 +10,7 @@
 //!    others, where nobody can see a difference: [`schedule`](crate::actions::schedule)), and is
 //!    launched into the stream into which all its launches were made, between the calls before and
 //!    after them. So whatever orders that stream orders the chain. Only launches without
-//!    attributes, next to each other in the ring, in one stream and one context, go into a batch;
+//!    attributes that no plan changes, next to each other in the ring, in one stream and one context, go into a batch;
 //!    an event, a copy, a memset or a launch into another stream ends it.
 //! 2. *Progress.* Nothing waits for more launches: a batch is made of those that wait already, and
 //!    where they are too few, or end in the middle, they are launched one by one.
@@ -34,6 +34,7 @@ use super::Kind;
 use super::accepted::{Layout, Print};
 use super::ring::Ring;
 use crate::actions::schedule::edges::Edges;
+use crate::actions::{fusion, reshape};
 use crate::driver::{Chain, ChainedKernel, function_of};
 use crate::tables::{push, put, spread};
 use crate::timing::wants_all;
@@ -100,7 +101,16 @@ pub struct OfLaunch {
     /// # Safety
     /// As for `node`.
     pub record: unsafe fn(arguments: *mut u8, start: u64, end: u64),
+    /// Makes this launch and the one behind it as one launch, in the context of both, and records
+    /// that; false if they are to be made one by one.
+    ///
+    /// # Safety
+    /// As for `node`, for both.
+    pub join: unsafe fn(context: CUcontext, first: *mut u8, second: Behind) -> bool,
 }
+
+/// The launch behind another one: how to see it, and its arguments.
+pub type Behind = (unsafe fn(*mut u8) -> Option<Node>, *mut u8);
 
 /// Whether nothing may be batched in this process any more.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
@@ -289,7 +299,9 @@ impl Batches {
                 let stream = self.found.first().map_or(node.stream, |first| first.stream);
                 call.context == context && (node.stream == stream || !heeds("batch-stream"))
             };
-            let Some(node) = node.filter(fits) else {
+            let may_change =
+                |node: &Node| reshape::may_reshape(node.function) || fusion::may_join(node.function);
+            let Some(node) = node.filter(|node| fits(node) && !may_change(node)) else {
                 // (A first call that is no launch is made alone.)
                 return End::Boundary;
             };
