@@ -685,10 +685,11 @@ impl<'r> Generator<'r> {
     }
 }
 
-/// Whether a region goes back to its first block, so that this counts how often it is executed.
+/// Whether a region goes back to its first block, or may stop without a fault, so that this block
+/// counts how often it is executed.
 pub(crate) fn is_entered_again(region: &Region) -> bool {
-    let first = region.meeting(0).is_some();
-    first || region.blocks.iter().any(|block| block.end.targets().contains(&Target::Block(0)))
+    !region.meetings.is_empty()
+        || region.blocks.iter().any(|block| block.end.targets().contains(&Target::Block(0)))
 }
 
 /// Whether a jump goes back.
