@@ -78,6 +78,8 @@ pub(crate) struct Generator<'r> {
     call_helper: Label,
     /// Registers whose place in the frame may be out of date, at the start of each block.
     unsaved: Vec<Set>,
+    /// The blocks before which they are put there: those at which loops with meetings begin.
+    saving: Vec<bool>,
     /// Code that is to follow: what seldom runs.
     later: Vec<Later<'r>>,
     /// The states of NaNs.
@@ -162,6 +164,7 @@ pub(crate) fn generate(
         left,
         call_helper,
         unsaved: meet::unsaved(region),
+        saving: meet::loop_starts(region),
         later: Vec::new(),
         states: Vec::new(),
         asm,
@@ -493,7 +496,10 @@ impl<'r> Generator<'r> {
     /// Goes on at a target, which may be the next block.
     fn go(&mut self, from: usize, target: Target) {
         match target == Target::Block(from as u32 + 1) && self.version != Version::Careful {
-            true => self.begin_lane_loop(Some(from), target),
+            true => {
+                self.save_for_loop(from, target);
+                self.begin_lane_loop(Some(from), target);
+            }
             false => self.go_explicitly(from, target),
         }
     }
@@ -503,6 +509,7 @@ impl<'r> Generator<'r> {
             Target::Exit(exit) => self.exit(exit),
             Target::Block(block) => {
                 let label = self.labels[block as usize];
+                self.save_for_loop(from, target);
                 self.begin_lane_loop(Some(from), target);
                 if is_back(target, from) {
                     self.burn(block, label);

@@ -8,23 +8,23 @@ use crate::region::{Class, End, Mask, Operation, Reg, Region, Target};
 
 /// A set of registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Set(Vec<bool>);
+pub(crate) struct Set(Vec<u64>);
 
 impl Set {
     pub(crate) fn new(registers: usize) -> Set {
-        Set(vec![false; registers])
+        Set(vec![0; registers.div_ceil(64)])
     }
 
     pub(crate) fn has(&self, reg: Reg) -> bool {
-        self.0[reg.0 as usize]
+        self.0[reg.0 as usize / 64] >> (reg.0 % 64) & 1 != 0
     }
 
     pub(crate) fn insert(&mut self, reg: Reg) {
-        self.0[reg.0 as usize] = true;
+        self.0[reg.0 as usize / 64] |= 1 << (reg.0 % 64);
     }
 
     pub(crate) fn remove(&mut self, reg: Reg) {
-        self.0[reg.0 as usize] = false;
+        self.0[reg.0 as usize / 64] &= !(1 << (reg.0 % 64));
     }
 
     pub(crate) fn add(&mut self, other: &Set) {
@@ -32,7 +32,11 @@ impl Set {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Reg> {
-        self.0.iter().enumerate().filter(|(_, has)| **has).map(|(index, _)| Reg(index as u32))
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let words = std::iter::successors(Some(word), |&word| Some(word & word.wrapping_sub(1)));
+            let words = words.take_while(|word| *word != 0);
+            words.map(move |word| Reg(64 * index as u32 + word.trailing_zeros()))
+        })
     }
 }
 

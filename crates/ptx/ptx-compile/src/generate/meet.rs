@@ -18,9 +18,31 @@ use crate::liveness::Set;
 use crate::nans::State;
 use crate::region::{End, Guard, Instruction, Meeting, Reg, Region, Target};
 
+/// Whether a loop in which strips meet begins at each block. Who enters it puts registers into the
+/// frame, so that those which the loop does not write are put there once.
+pub(super) fn loop_starts(region: &Region) -> Vec<bool> {
+    let mut starts = vec![false; region.blocks.len()];
+    for (index, block) in region.blocks.iter().enumerate() {
+        for target in block.end.targets() {
+            if let Target::Block(to) = target
+                && (to as usize..=index).any(|block| region.meeting(block).is_some())
+            {
+                starts[to as usize] = true;
+            }
+        }
+    }
+    starts
+}
+
+/// Whether registers are put into the frame where a block goes on at another one.
+fn saves(starts: &[bool], from: usize, to: u32) -> bool {
+    from < to as usize && starts[to as usize]
+}
+
 /// The registers whose place in the frame may be out of date at the start of each block: those that
 /// have been written since the strips met last.
 pub(super) fn unsaved(region: &Region) -> Vec<Set> {
+    let loops = loop_starts(region);
     let mut starts = vec![Set::new(region.registers.len()); region.blocks.len()];
     let mut changed = true;
     while changed {
@@ -33,6 +55,9 @@ pub(super) fn unsaved(region: &Region) -> Vec<Set> {
             block.instructions.iter().flat_map(Instruction::definitions).for_each(|reg| after.insert(reg));
             for target in block.end.targets() {
                 let Target::Block(to) = target else { continue };
+                if saves(&loops, index, to) {
+                    continue;
+                }
                 let mut joined = starts[to as usize].clone();
                 joined.add(&after);
                 changed |= joined != starts[to as usize];
@@ -146,6 +171,25 @@ impl<'r> Generator<'r> {
         self.asm.jump_if(If::Zero, alike);
         self.asm.store_number(RBX, at::APART, 1);
         self.asm.bind(alike);
+    }
+
+    /// Puts what is live into the frame before a loop in which strips meet.
+    pub(super) fn save_for_loop(&mut self, from: usize, target: Target) {
+        let Target::Block(to) = target else { return };
+        if !saves(&self.saving, from, to) || self.region.meeting(from).is_some() {
+            return;
+        }
+        let mut unsaved = self.unsaved[from].clone();
+        let instructions = &self.region.blocks[from].instructions;
+        instructions.iter().flat_map(Instruction::definitions).for_each(|reg| unsaved.insert(reg));
+        let live = self.liveness.at(self.region, Some(from), target);
+        for reg in live.iter().filter(|reg| unsaved.has(*reg)).collect::<Vec<_>>() {
+            // Of a mixed register nobody needs the bits.
+            if self.states[reg.0 as usize] == State::Dirty {
+                self.clean(reg);
+            }
+            self.leave(reg);
+        }
     }
 
     /// The end of a strip's segment at a meeting, and the code that holds it.

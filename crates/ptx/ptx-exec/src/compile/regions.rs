@@ -110,7 +110,8 @@ pub(super) fn find(
     let live = live_in(&mut source.steps, spans, source.classes.len());
     let registers = source.steps.iter_mut().map(registers).collect();
     let mut finder = Finder {
-        knows_barriers: false,
+        meetings: Vec::new(),
+        barriers: Vec::new(),
         jumps: Vec::new(),
         lane_loops: Vec::new(),
         varying: Vec::new(),
@@ -125,11 +126,15 @@ pub(super) fn find(
     // Who passes the prologue goes on behind it.
     finder.jumps.extend(finder.deferred.iter().map(|deferred| (usize::MAX, deferred.end)));
     finder.varying = finder.varying();
+    finder.barriers = (0..count).map(|at| finder.barrier(at)).collect();
+    finder.meetings = (0..count).map(|at| finder.is_exchange(at)).collect();
     finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
     let (regions, outside) = finder.all();
-    finder.knows_barriers = true;
-    if !(0..count).any(|at| finder.barrier(at).is_some()) {
+    if finder.barriers.iter().all(Option::is_none) {
         return Native::new(regions, None, outside);
+    }
+    for (meets, barrier) in finder.meetings.iter_mut().zip(&finder.barriers) {
+        *meets |= barrier.is_some();
     }
     let (of_blocks, outside) = finder.all();
     Native::new(regions, Some(of_blocks), outside)
@@ -142,8 +147,10 @@ fn on_predicates(op: ptx_lower::Op, d: ptx_compile::Reg, sources: &[ptx_compile:
 }
 
 struct Finder<'s> {
-    /// Whether regions may have barriers.
-    knows_barriers: bool,
+    /// Whether strips meet at each step because lanes communicate there.
+    meetings: Vec<bool>,
+    /// The number of the barrier at each step where all threads of the block wait.
+    barriers: Vec<Option<u32>>,
     source: Source<'s>,
     spans: &'s [Span],
     inputs: &'s HashMap<Reg, Input>,
@@ -212,6 +219,7 @@ impl Finder<'_> {
     /// The number of the barrier at a step where all threads of the block wait.
     fn barrier(&self, at: usize) -> Option<u32> {
         match self.source.steps[at].op {
+            _ if self.source.steps[at].guard != Guard::Always => None,
             Op::Barrier { kind: BarrierKind::Sync, barrier, threads: Reg::NONE, .. } => {
                 self.constant(barrier, at).map(|number| number as u32).filter(|&one| one < BARRIERS as u32)
             }
@@ -219,15 +227,15 @@ impl Finder<'_> {
         }
     }
 
+    /// Whether the lanes of a warp communicate at a step.
+    fn is_exchange(&self, at: usize) -> bool {
+        let Step { guard, op, .. } = &self.source.steps[at];
+        *guard == Guard::Always && matches!(op, Op::Warp { .. } | Op::Matrix(_))
+    }
+
     /// Whether strips meet at a step because lanes communicate there.
     fn meets(&self, at: usize) -> bool {
-        let Step { guard, op, .. } = &self.source.steps[at];
-        *guard == Guard::Always
-            && match op {
-                Op::Warp { .. } | Op::Matrix(_) => true,
-                Op::Barrier { .. } => self.knows_barriers && self.barrier(at).is_some(),
-                _ => false,
-            }
+        self.meetings[at]
     }
 
     /// The number that a register has at a step in all threads, if it is known: an input, or what
@@ -703,7 +711,7 @@ impl<'f, 's> Builder<'f, 's> {
         let held = match (&step.op, guard) {
             (_, Some(guard)) => Meeting::Branch(guard),
             (Op::Barrier { .. }, _) => {
-                self.barriers.extend(self.finder.barrier(at));
+                self.barriers.extend(self.finder.barriers[at]);
                 Meeting::Barrier
             }
             _ => self.known_shuffle(at).unwrap_or_else(|| {
