@@ -148,6 +148,7 @@ pub(crate) mod op {
     pub(crate) const PMOVMSKB: Vex = vex(1, 1, 0xd7);
     pub(crate) const MOVMSKPD: Vex = vex(1, 1, 0x50);
     pub(crate) const EXTRACTI128: Vex = vex(1, 3, 0x39);
+    pub(crate) const PERMD: Vex = vex(1, 2, 0x36);
     pub(crate) const PERMQ: Vex = Vex { wide: true, ..vex(1, 3, 0x00) };
     pub(crate) const MOVD: Vex = vex(1, 1, 0x7e);
     pub(crate) const MOVQ: Vex = Vex { wide: true, ..MOVD };
@@ -287,6 +288,11 @@ impl Assembler {
         self.operand(reg, rm, after);
     }
 
+    /// Loads four bytes without a sign.
+    pub(crate) fn load_low(&mut self, to: Gpr, base: Gpr, distance: i32) {
+        self.general(false, 0x8b, to.0, Rm::Memory(base, distance), 0);
+    }
+
     pub(crate) fn load(&mut self, to: Gpr, base: Gpr, distance: i32) {
         self.general(true, 0x8b, to.0, Rm::Memory(base, distance), 0);
     }
@@ -388,6 +394,11 @@ impl Assembler {
         self.general(true, 0x01, from.0, Rm::Memory(base, distance), 0);
     }
 
+    /// `[base + distance] -= 1`, of eight bytes; sets the zero flag.
+    pub(crate) fn decrement_memory(&mut self, base: Gpr, distance: i32) {
+        self.general(true, 0xff, 1, Rm::Memory(base, distance), 0);
+    }
+
     /// `register -= 1`; sets the zero flag.
     pub(crate) fn decrement(&mut self, register: Gpr) {
         self.general(true, 0xff, 1, Rm::Ymm(register.0), 0);
@@ -421,6 +432,17 @@ impl Assembler {
     /// Calls the function at `[base + distance]`.
     pub(crate) fn call_memory(&mut self, base: Gpr, distance: i32) {
         self.general(false, 0xff, 2, Rm::Memory(base, distance), 0);
+    }
+
+    /// Jumps to the address at `[base + distance]`.
+    pub(crate) fn jump_memory(&mut self, base: Gpr, distance: i32) {
+        self.general(false, 0xff, 4, Rm::Memory(base, distance), 0);
+    }
+
+    /// Sets a register to the address of a label.
+    pub(crate) fn address(&mut self, to: Gpr, label: Label) {
+        self.code.extend([0x48 | (to.0 >> 3) << 2, 0x8d, (to.0 & 7) << 3 | 5]);
+        self.distance(label);
     }
 
     pub(crate) fn call(&mut self, label: Label) {
@@ -614,6 +636,10 @@ mod tests {
             expected.push(format!("vblendvpsymm{number},ymm{first},ymm{other},ymm{}", (number + 1) % 16));
             asm.with_byte(op::SHUFPS, number, first, Rm::Ymm(other), 0x88);
             expected.push(format!("vshufpsymm{number},ymm{first},ymm{other},0x88"));
+            asm.vector(op::PERMD, number, first, Rm::Memory(base, 0x40));
+            expected.push(format!("vpermdymm{number},ymm{first},YMMWORDPTR[{name}+0x40]"));
+            asm.with_byte(op::PBLENDD, number, first, Rm::Ymm(other), 0x96);
+            expected.push(format!("vpblenddymm{number},ymm{first},ymm{other},0x96"));
             asm.with_byte(op::PERMQ, number, 0, Rm::Ymm(other), 0xd8);
             expected.push(format!("vpermqymm{number},ymm{other},0xd8"));
             asm.with_byte(op::CMPPS, number, first, Rm::Ymm(other), 3);
@@ -682,6 +708,12 @@ mod tests {
             for (base, of) in BASES {
                 asm.load(register, base, 0x48);
                 expected.push(format!("mov{name},QWORDPTR[{of}+0x48]"));
+                asm.load_low(register, base, 0x48);
+                expected.push(format!("mov{low},DWORDPTR[{of}+0x48]"));
+                asm.decrement_memory(base, 0x48);
+                expected.push(format!("decQWORDPTR[{of}+0x48]"));
+                asm.jump_memory(base, 0x48);
+                expected.push(format!("jmpQWORDPTR[{of}+0x48]"));
                 asm.store(base, 0x48, register);
                 expected.push(format!("movQWORDPTR[{of}+0x48],{name}"));
                 asm.store_low(base, 0x48, register);

@@ -96,7 +96,11 @@ impl Stop {
 /// In the site of a call or stop: a loop, of which the user is asked whether it may go on.
 pub const LOOP: u32 = 1 << 31;
 
-/// Backward jumps until the user is asked.
+/// In the site of a call: the meeting whose step is to be executed for the warp. A result other than
+/// zero stops the warp before it.
+pub const MEETING: u32 = 1 << 30;
+
+/// Backward jumps until the user is asked, and meetings.
 pub const JUMPS: u64 = 1 << 14;
 
 /// Strips of a warp.
@@ -127,15 +131,20 @@ pub struct Context {
     pub(crate) counters: *mut u64,
     /// Whether a strip of the warp has stopped.
     pub(crate) stopped: u32,
-    /// The exit that the last strip took.
-    pub(crate) exit: u32,
+    /// Whether warps have left the region or meet at different places.
+    pub(crate) apart: u32,
+    /// The exit that the last strip took, or the number of exits and the meeting at which it is.
+    pub(crate) exit: u64,
     /// Rounds of the strip's backward jumps.
     pub(crate) rounds: u64,
     /// Where the laps of the strip's loops go.
     pub(crate) laps: *mut [u32; 8],
     /// The addresses of the groups that may be known on entering.
     pub(crate) bases: *const Bases,
-    pub(crate) padding: u64,
+    /// The barrier that all warps have passed last, plus one.
+    pub(crate) passed: u64,
+    /// The exits of the warps that are done, as [`exit`](Self::exit) tells them.
+    pub(crate) exits: [u32; WARPS],
     /// The register of the address, of the strip that calls.
     pub address: [u64; 8],
     /// Words to be stored, or that were loaded: those of each element follow each other. Longs take
@@ -156,6 +165,9 @@ pub(crate) mod at {
     pub(crate) const WINDOWS: i32 = offset_of!(Context, windows) as i32;
     pub(crate) const COUNTERS: i32 = offset_of!(Context, counters) as i32;
     pub(crate) const STOPPED: i32 = offset_of!(Context, stopped) as i32;
+    pub(crate) const APART: i32 = offset_of!(Context, apart) as i32;
+    pub(crate) const PASSED: i32 = offset_of!(Context, passed) as i32;
+    pub(crate) const EXITS: i32 = offset_of!(Context, exits) as i32;
     pub(crate) const EXIT: i32 = offset_of!(Context, exit) as i32;
     pub(crate) const ROUNDS: i32 = offset_of!(Context, rounds) as i32;
     pub(crate) const BASES: i32 = offset_of!(Context, bases) as i32;

@@ -9,6 +9,7 @@
 
 mod access;
 mod compute;
+mod meet;
 mod narrow;
 mod numbers;
 mod quick;
@@ -23,7 +24,7 @@ use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
 use crate::region::{
-    Block, Class, End, Guard, Instruction, LaneLoop, Mask, Operation, Reg, Region, Register, Target,
+    Block, Class, End, Guard, LaneLoop, Mask, Operation, Reg, Region, Register, Target,
 };
 use crate::same::same_registers;
 use quick::{Kept, Version, quick_blocks};
@@ -69,7 +70,16 @@ pub(crate) struct Generator<'r> {
     /// The bases that the quick version of the block keeps.
     kept: Kept,
     next_strip: Label,
+    next_warp: Label,
+    /// The end of the code.
+    done: Label,
+    /// Where a warp has left the region.
+    left: Label,
     call_helper: Label,
+    /// Registers whose place in the frame may be out of date, at the start of each block.
+    unsaved: Vec<Set>,
+    /// The blocks before which they are put there: those at which loops with meetings begin.
+    saving: Vec<bool>,
     /// Code that is to follow: what seldom runs.
     later: Vec<Later<'r>>,
     /// The states of NaNs.
@@ -88,8 +98,21 @@ mod stack {
     /// one by one: after it, strips are at the same time again.
     pub(super) const LEFT: i32 = 16;
     pub(super) const ROUNDS: i32 = 24;
+    /// The code that strips begin with, and the one that warps begin with.
+    pub(super) const SEGMENT: i32 = 32;
+    pub(super) const WARP_SEGMENT: i32 = 40;
+    /// The code for a warp whose strips have met.
+    pub(super) const MET: i32 = 48;
+    /// Where the next warp's exit goes, and the exit of the first warp.
+    pub(super) const EXITS: i32 = 56;
+    pub(super) const FIRST_EXIT: i32 = 64;
+    /// Meetings until the user is asked whether to go on.
+    pub(super) const MEETINGS: i32 = 72;
+    /// What the context had on entering.
+    pub(super) const FRAMES: i32 = 80;
+    pub(super) const LAPS: i32 = 88;
     /// Place of vectors while a helper runs.
-    pub(super) const SAVED: i32 = 32;
+    pub(super) const SAVED: i32 = 96;
     /// The lanes of a gathered word.
     pub(super) const GATHERED: i32 = SAVED + 16 * 32;
     pub(super) const REST: i32 = GATHERED + 32;
@@ -114,17 +137,15 @@ pub(crate) fn generate(
     let homes = allocate(region, &liveness);
     let mut asm = Assembler::default();
     let mut written = Set::new(region.registers.len());
-    let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
-    instructions.flat_map(Instruction::definitions).for_each(|reg| written.insert(reg));
+    region.definitions().for_each(|reg| written.insert(reg));
     let labels = region.blocks.iter().map(|_| asm.label()).collect();
     let careful = region.blocks.iter().map(|_| asm.label()).collect();
     let groups = Groups::of(region, &same);
-    let (next_strip, call_helper) = (asm.label(), asm.label());
+    let [next_strip, next_warp, done, left, call_helper] = std::array::from_fn(|_| asm.label());
     let generator = Generator {
         region,
         homes,
-        liveness,
-        nans: Nans::of(region),
+        nans: Nans::of(region, &liveness),
         resume: vec![None; groups.of_access.len()],
         quick: quick_blocks(region, &groups),
         groups,
@@ -136,8 +157,14 @@ pub(crate) fn generate(
         labels,
         careful,
         kept: Kept::default(),
+        liveness,
         next_strip,
+        next_warp,
+        done,
+        left,
         call_helper,
+        unsaved: meet::unsaved(region),
+        saving: meet::loop_starts(region),
         later: Vec::new(),
         states: Vec::new(),
         asm,
@@ -148,18 +175,18 @@ pub(crate) fn generate(
 impl<'r> Generator<'r> {
     fn run(mut self) -> (Vec<u8>, Groups) {
         let frame = self.frame_bytes();
-        let (next_warp, strip, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (strip, begin) = (self.asm.label(), self.asm.label());
+        let (next_warp, end) = (self.next_warp, self.done);
         let saved = [RBX, RBP, R12, R13, R14, R15];
         saved.iter().for_each(|&register| self.asm.push(register));
         self.asm.add(RSP, -frame);
         self.asm.copy(RBX, RDI);
         self.asm.load(RBP, RBX, at::WINDOWS);
         self.asm.load(R8, RBX, at::BASES);
+        self.begin_meetings(begin);
         self.asm.bind(next_warp);
-        self.asm.load(RAX, RBX, at::FRAMES);
-        self.asm.load(R12, RAX, 0);
-        self.asm.load(R13, RAX, 8);
-        self.asm.load(R14, RAX, 16);
+        self.first_strip();
+        self.begin_warp();
         self.asm.store(RSP, stack::PREDICATES, R14);
         self.asm.copy(RAX, R14);
         self.asm.add(RAX, crate::context::STRIPS as i32);
@@ -167,11 +194,13 @@ impl<'r> Generator<'r> {
         self.asm.set(R15, JUMPS as u32);
 
         self.asm.bind(strip);
-        if self.has_loops() {
-            self.asm.set(R15, JUMPS as u32);
-            self.asm.store_number(RBX, at::ROUNDS, 0);
+        if self.has_meetings() {
+            self.asm.jump_memory(RSP, stack::SEGMENT);
         }
-        self.enter();
+        self.asm.bind(begin);
+        self.begin_time();
+        let live = self.liveness.at(self.region, None, Target::Block(0));
+        self.enter(&live);
         self.begin_lane_loop(None, Target::Block(0));
         for block in 0..self.region.blocks.len() {
             self.block(block);
@@ -195,13 +224,8 @@ impl<'r> Generator<'r> {
 
         self.asm.compare_in_memory(RBX, at::STOPPED, 0);
         self.asm.jump_if(If::NotZero, end);
-        self.asm.load(RAX, RBX, at::FRAMES);
-        self.asm.add(RAX, size_of::<crate::context::Frame>() as i32);
-        self.asm.store(RBX, at::FRAMES, RAX);
-        self.asm.increment(RBX, at::WARP);
-        self.asm.load(RAX, RBX, at::WARP);
-        self.asm.compare_memory(RAX, RBX, at::WARPS);
-        self.asm.jump_if(If::NotZero, next_warp);
+        self.end_strips();
+        self.end_warp();
 
         self.asm.bind(end);
         self.asm.zero_upper();
@@ -242,6 +266,34 @@ impl<'r> Generator<'r> {
         let groups = self.groups.all.len() as i32 * GROUP;
         let bytes = stack::REST + groups + self.homes.stack as i32 * VECTOR;
         (bytes + 15) / 16 * 16 + 8
+    }
+
+    /// Goes to the next warp, if there is one.
+    fn end_warp(&mut self) {
+        self.asm.load(RAX, RBX, at::FRAMES);
+        self.asm.add(RAX, size_of::<crate::context::Frame>() as i32);
+        self.asm.store(RBX, at::FRAMES, RAX);
+        self.asm.increment(RBX, at::WARP);
+        self.asm.load(RAX, RBX, at::WARP);
+        self.asm.compare_memory(RAX, RBX, at::WARPS);
+        let next_warp = self.next_warp;
+        self.asm.jump_if(If::NotZero, next_warp);
+    }
+
+    /// Sets the registers of the frame to the first strip of the warp.
+    fn first_strip(&mut self) {
+        self.asm.load(RAX, RBX, at::FRAMES);
+        self.asm.load(R12, RAX, 0);
+        self.asm.load(R13, RAX, 8);
+        self.asm.load(R14, RAX, 16);
+    }
+
+    /// Begins to count the backward jumps of a strip.
+    fn begin_time(&mut self) {
+        if self.has_loops() {
+            self.asm.set(R15, JUMPS as u32);
+            self.asm.store_number(RBX, at::ROUNDS, 0);
+        }
     }
 
     /// Whether the region goes back to its first block.
@@ -306,10 +358,9 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Loads what is live at the start, unless it stays in the frame.
-    fn enter(&mut self) {
-        let live: Vec<Reg> = self.liveness.at(self.region, None, Target::Block(0)).iter().collect();
-        for reg in live {
+    /// Loads what is live, unless it stays in the frame.
+    fn enter(&mut self, live: &Set) {
+        for reg in live.iter() {
             for half in 0..self.halves(reg) {
                 let home = self.homes.of[reg.0 as usize][half];
                 if matches!(home, Home::Frame | Home::Nowhere) {
@@ -358,7 +409,8 @@ impl<'r> Generator<'r> {
         self.asm.bind(label);
         let block = &self.region.blocks[index];
         // The first block is executed once, unless it is a loop.
-        if block.lane_loop.is_none() && (index > 0 || self.is_entered_again()) {
+        let meets = matches!(block.end, End::Meet { .. });
+        if block.lane_loop.is_none() && !meets && (index > 0 || self.is_entered_again()) {
             self.count(index);
         }
         if let Some(mask) = &block.mask {
@@ -424,6 +476,7 @@ impl<'r> Generator<'r> {
                 self.branch(index, guard, taken);
                 self.go(index, next);
             }
+            End::Meet { meeting, taken, next } => self.meet(index, meeting, (taken, next)),
         }
     }
 
@@ -443,7 +496,10 @@ impl<'r> Generator<'r> {
     /// Goes on at a target, which may be the next block.
     fn go(&mut self, from: usize, target: Target) {
         match target == Target::Block(from as u32 + 1) && self.version != Version::Careful {
-            true => self.begin_lane_loop(Some(from), target),
+            true => {
+                self.save_for_loop(from, target);
+                self.begin_lane_loop(Some(from), target);
+            }
             false => self.go_explicitly(from, target),
         }
     }
@@ -453,6 +509,7 @@ impl<'r> Generator<'r> {
             Target::Exit(exit) => self.exit(exit),
             Target::Block(block) => {
                 let label = self.labels[block as usize];
+                self.save_for_loop(from, target);
                 self.begin_lane_loop(Some(from), target);
                 if is_back(target, from) {
                     self.burn(block, label);
@@ -592,11 +649,7 @@ impl<'r> Generator<'r> {
             }
             self.leave(reg);
         }
-        if self.region.exits.len() > 1 {
-            self.asm.store_number(RBX, at::EXIT, exit);
-        }
-        let next = self.next_strip;
-        self.asm.jump(next);
+        self.arrive(exit, self.left);
     }
 
     /// Replaces NaNs in a word.
@@ -639,9 +692,11 @@ impl<'r> Generator<'r> {
     }
 }
 
-/// Whether a region goes back to its first block, so that this counts how often it is executed.
+/// Whether a region goes back to its first block, or may stop without a fault, so that this block
+/// counts how often it is executed.
 pub(crate) fn is_entered_again(region: &Region) -> bool {
-    region.blocks.iter().any(|block| block.end.targets().contains(&Target::Block(0)))
+    !region.meetings.is_empty()
+        || region.blocks.iter().any(|block| block.end.targets().contains(&Target::Block(0)))
 }
 
 /// Whether a jump goes back.

@@ -32,8 +32,7 @@ impl Groups {
     pub(crate) fn of(region: &Region, same: &Set) -> Groups {
         let mut groups =
             Groups { all: Vec::new(), early: Vec::new(), of_access: Vec::new(), members: Vec::new() };
-        let instructions = region.blocks.iter().flat_map(|block| &block.instructions);
-        let written: HashSet<Reg> = instructions.flat_map(Instruction::definitions).collect();
+        let written: HashSet<Reg> = region.definitions().collect();
         for block in &region.blocks {
             let mask = block.mask.as_ref().map(|mask| mask.here).or(block.lane_loop.map(|of| of.mask));
             let mut open: HashMap<Key, usize> = HashMap::new();

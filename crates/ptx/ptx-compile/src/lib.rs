@@ -52,12 +52,13 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-pub use context::{Bases, Context, Early, Frame, Group, LOOP, STRIPS, Stop, WARPS, Window};
+pub use context::{Bases, Context, Early, Frame, Group, LOOP, MEETING, STRIPS, Stop, WARPS, Window};
 use executable::Executable;
 pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
-    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Operation, Reg,
+    Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Meeting,
+    Operation, Reg,
     Region, Register, Target,
 };
 
@@ -79,6 +80,7 @@ pub struct Code {
     lane_loops: usize,
     /// Whether the code counts how often it executes the first block.
     counts_first: bool,
+    has_meetings: bool,
 }
 
 /// The places of words that a region reads otherwise than as the address of an early group. Where
@@ -86,12 +88,14 @@ pub struct Code {
 fn words_read(region: &Region, early: &[Early]) -> Vec<u32> {
     let mut words = Vec::new();
     let mut accesses = 0;
+    let meetings = region.meetings.iter().flat_map(Meeting::uses);
     let mut read = |reg: Reg| {
         let register = region.registers[reg.0 as usize];
         if register.class == Class::Word && !words.contains(&register.place) {
             words.push(register.place);
         }
     };
+    meetings.for_each(&mut read);
     for instruction in region.blocks.iter().flat_map(|block| &block.instructions) {
         let Operation::Access(access) = &instruction.operation else {
             instruction.uses().into_iter().for_each(&mut read);
@@ -114,15 +118,21 @@ pub type Helper = unsafe extern "sysv64" fn(*mut Context, u32, u32) -> u32;
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All strips of all warps have left the region by this exit.
+    /// All strips of all warps have left the region by this exit. From the number of exits on, all
+    /// wait at a meeting.
     Left(u32),
-    /// Strips of this warp have stopped. Those before it have left the region by the exit, if there
-    /// are any; those after it have not begun.
+    /// Warps have left the region by these exits, or wait at these meetings.
+    Apart([u32; WARPS]),
+    /// Strips of this warp have stopped, or it has at a meeting.
     Stopped {
         /// The warp.
         warp: usize,
-        /// The exit of the other strips.
+        /// The exit or meeting of the other strips.
         exit: u32,
+        /// Those of the warps before it.
+        exits: [u32; WARPS],
+        /// The barrier that the warps after it have passed last, if they have begun.
+        passed: Option<u32>,
         /// For each strip where it stopped, if it did.
         stops: [Stop; STRIPS],
     },
@@ -164,6 +174,7 @@ impl Code {
             blocks: region.blocks.len(),
             lane_loops: region.lane_loops(),
             counts_first: generate::is_entered_again(region),
+            has_meetings: !region.meetings.is_empty(),
         })
     }
 
@@ -238,7 +249,7 @@ impl Code {
         let context = room.as_mut_ptr();
         // SAFETY: the fields lie in the context. Those that are left out the code writes before
         // anybody reads them. The code is a function of this type; the caller promises the rest.
-        let (stopped, warp, exit, stops) = unsafe {
+        let (stopped, apart, warp, exit, exits, passed, stops) = unsafe {
             (&raw mut (*context).helper).write(helper);
             (&raw mut (*context).user).write(user);
             (&raw mut (*context).frames).write(frames.as_ptr());
@@ -248,20 +259,26 @@ impl Code {
             (&raw mut (*context).bases).write(bases.as_ptr());
             (&raw mut (*context).counters).write(counters.as_mut_ptr());
             (&raw mut (*context).stopped).write(0);
+            (&raw mut (*context).apart).write(0);
             (&raw mut (*context).exit).write(0);
+            (&raw mut (*context).exits).write([0; WARPS]);
+            (&raw mut (*context).passed).write(0);
             (&raw mut (*context).rounds).write(0);
             (&raw mut (*context).laps).write(laps.as_mut_ptr());
             (&raw mut (*context).stops).write([Stop::default(); STRIPS]);
             let code: unsafe extern "sysv64" fn(*mut Context) = std::mem::transmute(self.executable.start());
             code(context);
-            ((*context).stopped, (*context).warp, (*context).exit, (*context).stops)
+            let Context { stopped, apart, warp, exit, exits, passed, stops, .. } = &*context;
+            (*stopped, *apart, *warp as usize, *exit as u32, *exits, *passed as u32, *stops)
         };
+        let exits = if self.has_meetings { exits } else { [exit; WARPS] };
         if !self.counts_first {
             counters[0] += (frames.len() * STRIPS) as u64;
         }
-        match stopped {
-            0 => Outcome::Left(exit),
-            _ => Outcome::Stopped { warp: warp as usize, exit, stops },
+        match (stopped, apart) {
+            (0, 0) => Outcome::Left(exit),
+            (0, _) => Outcome::Apart(exits),
+            _ => Outcome::Stopped { warp, exit, exits, passed: passed.checked_sub(1), stops },
         }
     }
 }

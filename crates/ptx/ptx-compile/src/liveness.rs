@@ -8,31 +8,35 @@ use crate::region::{Class, End, Mask, Operation, Reg, Region, Target};
 
 /// A set of registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Set(Vec<bool>);
+pub(crate) struct Set(Vec<u64>);
 
 impl Set {
     pub(crate) fn new(registers: usize) -> Set {
-        Set(vec![false; registers])
+        Set(vec![0; registers.div_ceil(64)])
     }
 
     pub(crate) fn has(&self, reg: Reg) -> bool {
-        self.0[reg.0 as usize]
+        self.0[reg.0 as usize / 64] >> (reg.0 % 64) & 1 != 0
     }
 
     pub(crate) fn insert(&mut self, reg: Reg) {
-        self.0[reg.0 as usize] = true;
+        self.0[reg.0 as usize / 64] |= 1 << (reg.0 % 64);
     }
 
     pub(crate) fn remove(&mut self, reg: Reg) {
-        self.0[reg.0 as usize] = false;
+        self.0[reg.0 as usize / 64] &= !(1 << (reg.0 % 64));
     }
 
-    fn add(&mut self, other: &Set) {
+    pub(crate) fn add(&mut self, other: &Set) {
         self.0.iter_mut().zip(&other.0).for_each(|(here, there)| *here |= there);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Reg> {
-        self.0.iter().enumerate().filter(|(_, has)| **has).map(|(index, _)| Reg(index as u32))
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let words = std::iter::successors(Some(word), |&word| Some(word & word.wrapping_sub(1)));
+            let words = words.take_while(|word| *word != 0);
+            words.map(move |word| Reg(64 * index as u32 + word.trailing_zeros()))
+        })
     }
 }
 
@@ -80,12 +84,16 @@ impl Liveness {
     }
 
     /// The registers that are needed by the end of a block and after it.
-    fn at_end(&self, region: &Region, block: usize) -> Set {
+    pub(crate) fn at_end(&self, region: &Region, block: usize) -> Set {
         let mut live = Set::new(region.registers.len());
         let end = region.blocks[block].end;
         end.targets().into_iter().for_each(|target| live.add(&self.at(region, Some(block), target)));
         if let End::Branch { guard, .. } = end {
             live.insert(guard.predicate);
+        }
+        if let Some(meeting) = region.meeting(block) {
+            meeting.definitions().into_iter().for_each(|reg| live.remove(reg));
+            meeting.uses().into_iter().for_each(|reg| live.insert(reg));
         }
         if let Some(guard) = region.blocks[block].counted {
             live.insert(guard.predicate);
@@ -272,6 +280,12 @@ fn units(region: &Region, liveness: &Liveness) -> Vec<Unit> {
         sets.last().into_iter().flat_map(Set::iter).for_each(|reg| cover(reg, moment));
         if let End::Branch { guard, .. } = block.end {
             weight[guard.predicate.0 as usize] += worth;
+        }
+        if let Some(meeting) = region.meeting(index) {
+            meeting.definitions().iter().for_each(|reg| written[reg.0 as usize] = true);
+            // What is live after it is loaded before the next block.
+            let after = block.end.targets().into_iter().map(|to| liveness.at(region, Some(index), to));
+            after.for_each(|live| live.iter().for_each(|reg| cover(reg, moment + 1)));
         }
         block.counted.iter().for_each(|guard| weight[guard.predicate.0 as usize] += worth);
         for reg in block.lane_loop.iter().flat_map(|lane_loop| [lane_loop.mask, lane_loop.laps]) {

@@ -1,12 +1,13 @@
 //! Finds registers that may hold a NaN that is not PTX's.
 //!
 //! x86 arithmetic keeps a NaN's payload, PTX has one NaN. Arithmetic cannot tell them apart, so a
-//! NaN is replaced where its bits *escape*: into memory, another register, an integer operation, or
-//! out of the region. A register is *clean* if its bits are what PTX says, *dirty* if a NaN in it
+//! NaN is replaced where its bits *escape*: into memory, another register, an integer operation, out
+//! of the region, or into the frame where strips meet. A register is *clean* if its bits are what PTX says, *dirty* if a NaN in it
 //! has to be replaced, *mixed* if that depends on the path. The bits of a mixed register must not
 //! escape: then all its results are replaced as soon as they are computed.
 
 use crate::kind::kind;
+use crate::liveness::Liveness;
 use crate::region::{Instruction, Operation, Reg, Region, Target};
 
 /// The bits of a register.
@@ -37,15 +38,15 @@ pub(crate) struct Nans {
 }
 
 impl Nans {
-    pub(crate) fn of(region: &Region) -> Nans {
+    pub(crate) fn of(region: &Region, liveness: &Liveness) -> Nans {
         let count = region.registers.len();
         let mut found = Nans { starts: Vec::new(), eager: vec![false; count] };
-        while !found.settle(region) {}
+        while !found.settle(region, liveness) {}
         found
     }
 
     /// Finds the states; `false` if a mixed register escaped and has become eager.
-    fn settle(&mut self, region: &Region) -> bool {
+    fn settle(&mut self, region: &Region, liveness: &Liveness) -> bool {
         let count = region.registers.len();
         self.starts = vec![vec![State::Unknown; count]; region.blocks.len()];
         if let Some(first) = self.starts.first_mut() {
@@ -60,6 +61,14 @@ impl Nans {
                     if self.step(&mut states, instruction).is_err() {
                         return false;
                     }
+                }
+                if let Some(meeting) = region.meeting(index) {
+                    for reg in liveness.at_end(region, index).iter() {
+                        if self.escape(&mut states, reg).is_err() {
+                            return false;
+                        }
+                    }
+                    meeting.definitions().iter().for_each(|reg| states[reg.0 as usize] = State::Clean);
                 }
                 for target in block.end.targets() {
                     match target {

@@ -180,6 +180,57 @@ pub enum Target {
     Exit(u32),
 }
 
+/// What is done at a place where strips meet: those of a warp have all come, with their registers in
+/// the frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// Nothing is done, but all warps have to come before any goes on.
+    Barrier,
+    /// The user executes a step for the warp: see [`MEETING`](crate::MEETING).
+    Step {
+        /// The registers that it reads.
+        uses: Vec<Reg>,
+        /// The registers that it writes.
+        definitions: Vec<Reg>,
+    },
+    /// Each lane takes a word of a lane that is known beforehand.
+    Shuffle {
+        /// The result.
+        d: Reg,
+        /// A predicate, which becomes `inside`.
+        valid: Option<Reg>,
+        /// The words.
+        a: Reg,
+        /// The lane that each lane reads.
+        from: [u8; 32],
+        /// The lanes whose `valid` becomes true, as bits.
+        inside: u32,
+    },
+    /// The warp goes one of two ways if all its threads take the same, else it stops.
+    Branch(Guard),
+}
+
+impl Meeting {
+    /// The registers that it reads.
+    pub fn uses(&self) -> Vec<Reg> {
+        match self {
+            Meeting::Barrier => Vec::new(),
+            Meeting::Step { uses, .. } => uses.clone(),
+            Meeting::Shuffle { a, .. } => vec![*a],
+            Meeting::Branch(guard) => vec![guard.predicate],
+        }
+    }
+
+    /// The registers that it writes.
+    pub fn definitions(&self) -> Vec<Reg> {
+        match self {
+            Meeting::Barrier | Meeting::Branch(_) => Vec::new(),
+            Meeting::Step { definitions, .. } => definitions.clone(),
+            Meeting::Shuffle { d, valid, .. } => [*d].into_iter().chain(*valid).collect(),
+        }
+    }
+}
+
 /// The end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -193,7 +244,16 @@ pub enum End {
         guard: Guard,
         /// Target if the condition holds.
         taken: Target,
-        /// Target if it does not hold.
+        /// Target if the condition does not hold.
+        next: Target,
+    },
+    /// Waits until the other strips have come too.
+    Meet {
+        /// What is done then, by index into [`Region::meetings`].
+        meeting: u32,
+        /// Target of a [`Meeting::Branch`] if its guard lets all threads act.
+        taken: Option<Target>,
+        /// Target otherwise.
         next: Target,
     },
 }
@@ -210,6 +270,7 @@ impl End {
         match self {
             End::Jump(target) => vec![target],
             End::Branch { taken, next, .. } => vec![taken, next],
+            End::Meet { taken, next, .. } => taken.into_iter().chain([next]).collect(),
         }
     }
 }
@@ -273,9 +334,27 @@ pub struct Region {
     pub blocks: Vec<Block>,
     /// For each exit the registers that are needed after it.
     pub exits: Vec<Vec<Reg>>,
+    /// What is done where strips meet. Each is at the end of one block, which has no instructions
+    /// and no [`Mask`].
+    pub meetings: Vec<Meeting>,
 }
 
 impl Region {
+    /// The registers that the region writes.
+    pub fn definitions(&self) -> impl Iterator<Item = Reg> {
+        let instructions = self.blocks.iter().flat_map(|block| &block.instructions);
+        let of_meetings = self.meetings.iter().flat_map(Meeting::definitions);
+        instructions.flat_map(Instruction::definitions).chain(of_meetings)
+    }
+
+    /// What is done at the end of a block, if strips meet there.
+    pub(crate) fn meeting(&self, block: usize) -> Option<&Meeting> {
+        match self.blocks[block].end {
+            End::Meet { meeting, .. } => Some(&self.meetings[meeting as usize]),
+            _ => None,
+        }
+    }
+
     /// The number of loops that threads leave one by one.
     pub fn lane_loops(&self) -> usize {
         self.blocks.iter().filter(|block| block.lane_loop.is_some()).count()

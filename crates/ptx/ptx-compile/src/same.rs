@@ -2,7 +2,7 @@
 //! entering, and those that are computed or loaded from these alone. Only speed depends on it.
 
 use crate::liveness::{Liveness, Set};
-use crate::region::{Instruction, Reg, Region, Register, Target};
+use crate::region::{Instruction, Meeting, Reg, Region, Register, Target};
 
 /// The registers that are probably the same, if `starts_same` says so of those that are live at the
 /// start.
@@ -18,6 +18,7 @@ pub(crate) fn same_registers(
             same.remove(reg);
         }
     }
+    region.meetings.iter().flat_map(Meeting::definitions).for_each(|reg| same.remove(reg));
     let mut settled = false;
     while !settled {
         settled = true;

@@ -10,7 +10,7 @@ use ptx::ScalarType;
 use ptx::instruction::{Comparison, Part, Rounding};
 use ptx_compile::{
     Access, Address, Bases, Block, Class, Code, Context, Early, Element, End, Frame, Guard, Instruction,
-    LOOP, LaneLoop, Mask, Operation, Outcome, Reg, Region, Register, Target, Window,
+    LOOP, LaneLoop, MEETING, Mask, Meeting, Operation, Outcome, Reg, Region, Register, Target, Window,
 };
 use ptx_lower::{Meaning, Modifiers, Op};
 
@@ -402,7 +402,64 @@ fn region(random: &mut Random) -> Region {
     let is_needed =
         |reg: &Reg| *reg != COUNTER && (reg.0 >= COMPUTED as u32 && reg.0 < WORDS || random.below(3) > 0);
     let needed = (0..WORDS + LONGS + PREDICATES - 2).map(Reg).filter(is_needed).collect();
-    Region { registers, blocks, exits: vec![needed] }
+    let mut region = Region { registers, blocks, exits: vec![needed], meetings: Vec::new() };
+    for place in 0..MEETINGS {
+        if random.below(3) == 0 {
+            meet(&mut region, place, random);
+        }
+    }
+    region
+}
+
+/// Places at which strips may meet.
+const MEETINGS: u32 = 4;
+
+/// Has the strips meet at a place: before the first loop, in it, after it, and at the end.
+fn meet(region: &mut Region, place: u32, random: &mut Random) {
+    let met = Target::Block(region.blocks.len() as u32);
+    let meeting = region.meetings.len() as u32;
+    let edge = match (place, &mut region.blocks[..]) {
+        (0, [Block { end: End::Jump(edge), .. }, ..]) => edge,
+        (1, [_, Block { end: End::Branch { taken, .. }, .. }, ..]) => taken,
+        (2, [_, Block { end: End::Branch { next, .. }, .. }, ..]) => next,
+        (_, [.., _]) => match &mut region.blocks[5].end {
+            End::Jump(edge) => edge,
+            _ => panic!("the last block jumps"),
+        },
+        _ => panic!("the region has other blocks"),
+    };
+    let next = std::mem::replace(edge, met);
+    let (a, d) = (word(random), word(random));
+    let held = match random.below(if place == 2 { 5 } else { 4 }) {
+        0 => Meeting::Barrier,
+        1 => Meeting::Step { uses: vec![a], definitions: vec![d] },
+        2 | 3 => {
+            let by = 1 << random.below(5);
+            let from: [u8; 32] = match random.below(4) {
+                0 => std::array::from_fn(|lane| lane as u8 ^ by),
+                1 => std::array::from_fn(|lane| (lane as u8 + by).min(31)),
+                2 => std::array::from_fn(|lane| (lane as u8).saturating_sub(by)),
+                _ => std::array::from_fn(|_| random.below(32) as u8),
+            };
+            let valid = (random.below(2) == 0).then(|| predicate(random));
+            Meeting::Shuffle { d, valid, a, from, inside: random.bits() as u32 }
+        }
+        // All threads have left the loop.
+        _ => Meeting::Branch(Guard { predicate: STAYS, negated: random.below(2) == 0 }),
+    };
+    let (mut taken, mut next) = (None, next);
+    if let Meeting::Branch(guard) = held {
+        // The other way goes past the second loop.
+        let past = Target::Block(3);
+        (taken, next) = if guard.negated { (Some(next), past) } else { (Some(past), next) };
+    }
+    region.meetings.push(held);
+    region.blocks.push(Block { end: End::Meet { meeting, taken, next }, ..Block::default() });
+}
+
+/// What the helper does as a step of a warp: it turns the order of the lanes.
+fn turned(words: [u64; 32]) -> [u64; 32] {
+    std::array::from_fn(|lane| u64::from((words[31 - lane] as u32).wrapping_add(7)))
 }
 
 fn any_long(random: &mut Random) -> u64 {
@@ -827,30 +884,65 @@ impl State {
         }
     }
 
-    /// Executes a region thread by thread. Loops of the mask need none.
+    /// Executes a region thread by thread, from meeting to meeting. Loops of the mask need none.
     fn run(&mut self, region: &Region) {
-        for thread in 0..THREADS {
-            let mut block = 0;
-            loop {
-                let Block { lane_loop, instructions, end, .. } = &region.blocks[block];
-                for instruction in instructions {
-                    if lane_loop.is_some() || self.acts(instruction.guard, thread) {
-                        self.execute(instruction, thread);
-                    }
+        let mut target = Target::Block(0);
+        while let Target::Block(block) = target {
+            let ends: Vec<Target> =
+                (0..THREADS).map(|thread| self.run_thread(region, thread, block as usize)).collect();
+            assert!(ends.iter().all(|end| *end == ends[0]));
+            let Target::Block(met) = ends[0] else { break };
+            let End::Meet { meeting, taken, next } = region.blocks[met as usize].end else { break };
+            target = match (&region.meetings[meeting as usize], taken) {
+                (Meeting::Branch(guard), Some(taken)) if self.acts(Some(*guard), 0) => taken,
+                (held, _) => {
+                    (0..WARPS).for_each(|warp| self.hold(held, 32 * warp));
+                    next
                 }
-                let target = match *end {
-                    End::Jump(target) => target,
-                    End::Branch { guard, taken, next } => {
-                        if self.acts(Some(guard), thread) {
-                            taken
-                        } else {
-                            next
-                        }
+            };
+        }
+    }
+
+    /// Executes a region for a thread up to a meeting or an exit.
+    fn run_thread(&mut self, region: &Region, thread: usize, mut block: usize) -> Target {
+        loop {
+            let Block { lane_loop, instructions, end, .. } = &region.blocks[block];
+            for instruction in instructions {
+                if lane_loop.is_some() || self.acts(instruction.guard, thread) {
+                    self.execute(instruction, thread);
+                }
+            }
+            let target = match *end {
+                End::Jump(target) => target,
+                End::Branch { guard, taken, .. } if self.acts(Some(guard), thread) => taken,
+                End::Branch { next, .. } => next,
+                End::Meet { .. } => return Target::Block(block as u32),
+            };
+            match target {
+                Target::Block(next) => block = next as usize,
+                Target::Exit(_) => return target,
+            }
+        }
+    }
+
+    /// What a meeting does for the warp whose first thread is this one.
+    fn hold(&mut self, meeting: &Meeting, first: usize) {
+        let values = |state: &State, reg: Reg| -> [u64; 32] {
+            state.values[reg.0 as usize][first..first + 32].try_into().unwrap()
+        };
+        match meeting {
+            Meeting::Barrier | Meeting::Branch(_) => {}
+            Meeting::Step { uses, definitions } => {
+                let result = turned(values(self, uses[0]));
+                self.values[definitions[0].0 as usize][first..first + 32].copy_from_slice(&result);
+            }
+            Meeting::Shuffle { d, valid, a, from, inside } => {
+                let words = values(self, *a);
+                for lane in 0..32 {
+                    self.values[d.0 as usize][first + lane] = words[usize::from(from[lane])];
+                    if let Some(valid) = valid {
+                        self.values[valid.0 as usize][first + lane] = u64::from(inside >> lane & 1);
                     }
-                };
-                match target {
-                    Target::Block(next) => block = next as usize,
-                    Target::Exit(_) => break,
                 }
             }
         }
@@ -883,6 +975,8 @@ struct Host {
     own_words: usize,
     groups: Vec<(usize, ptx_compile::Group)>,
     windows: *mut Window,
+    frames: Vec<Frame>,
+    meetings: Vec<Meeting>,
     calls: usize,
 }
 
@@ -892,6 +986,18 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     }
     // SAFETY: the test passes them, and nobody else uses them.
     let (context, host) = unsafe { (&mut *context, &mut *(*context).user.cast::<Host>()) };
+    if site & MEETING != 0 {
+        let Meeting::Step { uses, definitions } = &host.meetings[(site & !MEETING) as usize] else {
+            return 1;
+        };
+        let words: *mut [u32; 32] = host.frames[context.warp as usize].words.cast();
+        // SAFETY: the frame has the registers, whose places are their numbers.
+        unsafe {
+            let result = turned((*words.add(uses[0].0 as usize)).map(u64::from));
+            words.add(definitions[0].0 as usize).write(result.map(|word| word as u32));
+        }
+        return 0;
+    }
     host.calls += 1;
     let access = host.accesses.iter().find(|access| access.site == site).unwrap();
     let (start, words) = if access.store { (host.own, host.own_words) } else { (host.array, ELEMENTS) };
@@ -1003,6 +1109,8 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
         own_words: state.own.len(),
         groups: code.group_of().iter().map(|&group| (group, code.groups()[group])).collect(),
         windows: windows.as_mut_ptr(),
+        frames: frames.clone(),
+        meetings: region.meetings.clone(),
         calls: 0,
     };
     let mut counters = vec![0; code.counters()];

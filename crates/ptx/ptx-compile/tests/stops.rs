@@ -49,7 +49,7 @@ fn compute(meaning: Meaning, d: Reg, sources: &[Reg]) -> Instruction {
 fn stops(blocks: Vec<Block>, words: &mut [[u32; 32]; 6], predicates: &mut [u32; 4]) -> [Stop; STRIPS] {
     let class = |reg: u32| if reg < HERE.0 { (Class::Word, reg) } else { (Class::Predicate, reg - HERE.0) };
     let registers = (0..=OWN_MASK.0).map(class).map(|(class, place)| Register { class, place }).collect();
-    let region = Region { registers, blocks, exits: vec![vec![DATA]] };
+    let region = Region { registers, blocks, exits: vec![vec![DATA]], ..Region::default() };
     let code = Code::generate(&region, &|_| false).unwrap();
     let mut longs = [0u64; 0];
     let frame = Frame {

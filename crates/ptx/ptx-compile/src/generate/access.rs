@@ -40,6 +40,8 @@ pub(super) struct Slots {
     least: i64,
     /// The alignment of the accesses.
     bytes: u32,
+    /// Whether the group has one access.
+    is_alone: bool,
 }
 
 impl<'r> Generator<'r> {
@@ -103,19 +105,49 @@ impl<'r> Generator<'r> {
 
     /// An access in the mode of its group, which the first one finds.
     fn checked_access(&mut self, access: &'r Access, slots: Slots, first: bool, done: Label, slow: Label) {
+        let distance = (access.offset - slots.least) as i32;
+        let others = self.asm.label();
+        if first && slots.is_alone && access.data.len() == 1 {
+            return self.single_access(access, slots, [others, done, slow]);
+        }
         if first {
             self.find_mode(access, slots);
         }
-        let others = self.asm.label();
         self.asm.compare_in_memory(RSP, slots.mode, Mode::CONSECUTIVE as i32);
         self.asm.jump_if(If::NotZero, others);
         self.asm.load(RAX, RSP, slots.base);
         self.consecutive(access, slots, RAX);
-        let distance = (access.offset - slots.least) as i32;
         self.later.push(Box::new(move |this| {
             this.asm.bind(others);
             this.other_modes(access, slots, distance, done, slow);
         }));
+    }
+
+    /// An access of which no other needs to know where it is.
+    fn single_access(&mut self, access: &'r Access, slots: Slots, [others, done, slow]: [Label; 3]) {
+        let (differs, unknown) = (self.asm.label(), self.asm.label());
+        self.compare_addresses(access, Some(access.element.bytes() as u32), differs);
+        self.allow(8, slots, unknown);
+        self.consecutive(access, slots, RAX);
+        self.later.push(Box::new(move |this| {
+            this.asm.bind(differs);
+            this.other_ways(access, slots, others, unknown);
+            this.asm.bind(unknown);
+            this.asm.store_number(RSP, slots.mode, Mode::UNKNOWN);
+            this.asm.bind(others);
+            this.other_modes(access, slots, 0, done, slow);
+        }));
+    }
+
+    /// Compares the addresses of the threads with the first one's.
+    fn compare_addresses(&mut self, access: &Access, step: Option<u32>, differs: Label) {
+        match access.address {
+            Address::Long(reg) => self.compare_longs(reg, step, differs),
+            Address::Word(reg) => self.compare_words(reg, false, 0, step, differs),
+            Address::Indexed { index, signed, shift } => {
+                self.compare_words(index, signed, shift, step, differs);
+            }
+        }
     }
 
     /// An access of consecutive words or longs, from `base` on.
@@ -172,6 +204,7 @@ impl<'r> Generator<'r> {
             window: (group * size_of::<Window>()) as i32,
             least: of.least,
             bytes: of.bytes as u32,
+            is_alone: self.groups.members[group] == 1,
         }
     }
 
@@ -189,13 +222,7 @@ impl<'r> Generator<'r> {
         let (differs, found, unknown) = (self.asm.label(), self.asm.label(), self.asm.label());
         let consecutive = access.data.len() == 1;
         let step = consecutive.then(|| access.element.bytes() as u32);
-        match access.address {
-            Address::Long(reg) => self.compare_longs(reg, step, differs),
-            Address::Word(reg) => self.compare_words(reg, false, 0, step, differs),
-            Address::Indexed { index, signed, shift } => {
-                self.compare_words(index, signed, shift, step, differs);
-            }
-        }
+        self.compare_addresses(access, step, differs);
         if consecutive {
             self.allow(8, slots, unknown);
             self.asm.store(RSP, slots.base, RAX);

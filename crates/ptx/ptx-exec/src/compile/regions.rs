@@ -5,20 +5,27 @@
 //! same in all threads; the caller checks that on entry. In a loop, a forward branch may diverge:
 //! then each block up to the step where the threads reconverge has a mask of its threads, and all
 //! its branches lead forward. Ranges are shortened until these conditions hold.
+//!
+//! Steps by which lanes communicate are [meetings](Meeting). Regions are looked for twice: barriers
+//! are in those that all warps of a block enter together. In a region with meetings, branches
+//! outside of loops may part warps: those that lead over other meetings are meetings themselves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ptx::ScalarType;
 use ptx_compile::{
-    Access, Address, Block, Element, End, Instruction, LATER, LaneLoop, Mask, Operation, Region, Register,
-    Target, supports,
+    Access, Address, Block, Element, End, Instruction, LATER, LaneLoop, Mask, Meeting, Operation, Region,
+    Register, Target, supports,
 };
-use ptx_lower::Meaning;
+use ptx_lower::scalar::shuffled;
+use ptx_lower::{Meaning, Op as Lowest};
 
-use crate::code::{Input, Op, Step};
+use crate::code::{BarrierKind, Input, Op, Step, WarpOp};
 use crate::compile::allocate::{Set, Span, live_in};
-use crate::native::{Counted, Lowered, Native, NativeRegion, Outside, Site};
+use crate::native::{Counted, Exits, Lowered, Native, NativeRegion, Outside, Site};
 use crate::operands::{AccessArgs, AccessKind, Class, Guard, Indexed, Reg, Role, Space};
+use crate::registers::lanes::WARP;
+use crate::warp::barrier::BARRIERS;
 
 /// Minimum number of steps in a region without a loop: a shorter one costs more to enter than it
 /// saves.
@@ -26,6 +33,9 @@ const FEWEST: usize = 4;
 
 /// Most steps of a region.
 const MOST: usize = 2048;
+
+/// Most steps that some threads go past outside of loops.
+const PASSED: usize = 24;
 
 /// Most steps of a function in which regions are looked for.
 const LONGEST: usize = 20_000;
@@ -48,6 +58,14 @@ struct Area {
     starts: Vec<usize>,
     /// The step at which the threads reconverge.
     end: usize,
+}
+
+/// The branches of a range that threads take differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Branches {
+    areas: Vec<Area>,
+    /// Branches that part warps.
+    parting: Vec<usize>,
 }
 
 impl Area {
@@ -92,6 +110,8 @@ pub(super) fn find(
     let live = live_in(&mut source.steps, spans, source.classes.len());
     let registers = source.steps.iter_mut().map(registers).collect();
     let mut finder = Finder {
+        meetings: Vec::new(),
+        barriers: Vec::new(),
         jumps: Vec::new(),
         lane_loops: Vec::new(),
         varying: Vec::new(),
@@ -106,23 +126,18 @@ pub(super) fn find(
     // Who passes the prologue goes on behind it.
     finder.jumps.extend(finder.deferred.iter().map(|deferred| (usize::MAX, deferred.end)));
     finder.varying = finder.varying();
+    finder.barriers = (0..count).map(|at| finder.barrier(at)).collect();
+    finder.meetings = (0..count).map(|at| finder.is_exchange(at)).collect();
     finder.lane_loops = (0..count).map(|at| finder.find_lane_loop(at)).collect();
-    let mut open = finder.known_ranges();
-    let mut regions = Vec::new();
-    let mut outside: Vec<Option<Outside>> = (0..count)
-        .map(|at| Some(if finder.is_known(at) { Outside::Short } else { Outside::Unknown }))
-        .collect();
-    while let Some((start, end)) = open.pop() {
-        match finder.cut(start, end) {
-            Some(parts) => {
-                let kept = |at: &usize| parts.iter().any(|(start, end)| (start..end).contains(&at));
-                (start..end).filter(|at| !kept(at)).for_each(|at| outside[at] = Some(Outside::Branch));
-                open.extend(parts);
-            }
-            None => regions.extend(finder.region(start, end)),
-        }
+    let (regions, outside) = finder.all();
+    if finder.barriers.iter().all(Option::is_none) {
+        return Native::new(regions, None, outside);
     }
-    Native::new(regions, outside)
+    for (meets, barrier) in finder.meetings.iter_mut().zip(&finder.barriers) {
+        *meets |= barrier.is_some();
+    }
+    let (of_blocks, outside) = finder.all();
+    Native::new(regions, Some(of_blocks), outside)
 }
 
 /// An operation on predicates.
@@ -132,6 +147,10 @@ fn on_predicates(op: ptx_lower::Op, d: ptx_compile::Reg, sources: &[ptx_compile:
 }
 
 struct Finder<'s> {
+    /// Whether strips meet at each step because lanes communicate there.
+    meetings: Vec<bool>,
+    /// The number of the barrier at each step where all threads of the block wait.
+    barriers: Vec<Option<u32>>,
     source: Source<'s>,
     spans: &'s [Span],
     inputs: &'s HashMap<Reg, Input>,
@@ -177,6 +196,68 @@ fn registers(step: &mut Step) -> (Vec<Reg>, Vec<Reg>) {
 }
 
 impl Finder<'_> {
+    /// All regions, and why each step would be in none.
+    fn all(&self) -> (Vec<NativeRegion>, Vec<Option<Outside>>) {
+        let mut open = self.known_ranges();
+        let mut regions = Vec::new();
+        let mut outside: Vec<Option<Outside>> = (0..self.source.steps.len())
+            .map(|at| Some(if self.is_known(at) { Outside::Short } else { Outside::Unknown }))
+            .collect();
+        while let Some((start, end)) = open.pop() {
+            match self.cut(start, end) {
+                Some(parts) => {
+                    let kept = |at: &usize| parts.iter().any(|(start, end)| (start..end).contains(&at));
+                    (start..end).filter(|at| !kept(at)).for_each(|at| outside[at] = Some(Outside::Branch));
+                    open.extend(parts);
+                }
+                None => regions.extend(self.region(start, end)),
+            }
+        }
+        (regions, outside)
+    }
+
+    /// The number of the barrier at a step where all threads of the block wait.
+    fn barrier(&self, at: usize) -> Option<u32> {
+        match self.source.steps[at].op {
+            _ if self.source.steps[at].guard != Guard::Always => None,
+            Op::Barrier { kind: BarrierKind::Sync, barrier, threads: Reg::NONE, .. } => {
+                self.constant(barrier, at).map(|number| number as u32).filter(|&one| one < BARRIERS as u32)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the lanes of a warp communicate at a step.
+    fn is_exchange(&self, at: usize) -> bool {
+        let Step { guard, op, .. } = &self.source.steps[at];
+        *guard == Guard::Always && matches!(op, Op::Warp { .. } | Op::Matrix(_))
+    }
+
+    /// Whether strips meet at a step because lanes communicate there.
+    fn meets(&self, at: usize) -> bool {
+        self.meetings[at]
+    }
+
+    /// The number that a register has at a step in all threads, if it is known: an input, or what
+    /// the only step that writes it, which is before, moves there.
+    fn constant(&self, reg: Reg, at: usize) -> Option<u64> {
+        let input = |reg: Reg| match self.inputs.get(&reg)? {
+            Input::Constant(bits) => Some(*bits),
+            _ => None,
+        };
+        if let Some(bits) = input(reg) {
+            return Some(bits);
+        }
+        let writes = |at: &usize| self.registers[*at].1.contains(&reg);
+        let mut writers = (0..self.source.steps.len()).filter(writes);
+        let (writer, None) = (writers.next()?, writers.next()) else { return None };
+        let Step { guard: Guard::Always, op: Op::Lanes { args, .. }, .. } = &self.source.steps[writer] else {
+            return None;
+        };
+        let moves = matches!(&self.source.lowered[writer], Lowered::Computes(of) if of.op == Lowest::Move);
+        if moves && writer < at { input(args.a) } else { None }
+    }
+
     /// Whether an input is the same in all threads of a block.
     fn is_uniform_input(&self, reg: Reg) -> bool {
         use Input::{Lane, LaneMask, LocalWindow, LocalWindowEnd, Thread, Warp};
@@ -229,6 +310,7 @@ impl Finder<'_> {
     fn is_known(&self, at: usize) -> bool {
         match (&self.source.steps[at].op, &self.source.lowered[at]) {
             (Op::Jump { .. }, _) => true,
+            _ if self.meets(at) => true,
             (Op::Lanes { args, .. }, Lowered::Computes(meaning)) => {
                 let count = meaning.sources().len();
                 let given = [args.a, args.b, args.c, args.f].iter().filter(|reg| reg.is_some()).count();
@@ -302,30 +384,32 @@ impl Finder<'_> {
                 return Some(parts.into_iter().filter(|(start, end)| start < end).collect());
             }
         }
-        let bad = self.areas(start, end).err()?;
+        let bad = self.branches(start, end).err()?;
         Some([(start, bad), (bad + 1, end)].into_iter().filter(|(start, end)| start < end).collect())
     }
 
-    /// The areas of a range, in order; the jump that threads take differently and that begins none,
-    /// if there is one.
-    fn areas(&self, start: usize, end: usize) -> Result<Vec<Area>, usize> {
-        let mut areas = Vec::new();
+    /// The branches of a range that threads take differently; the one that can be no such, if there
+    /// is one.
+    fn branches(&self, start: usize, end: usize) -> Result<Branches, usize> {
+        let mut branches = Branches::default();
         loop {
-            let found = self.areas_beside(start, end, &areas)?;
-            if found == areas {
+            let found = self.branches_beside(start, end, &branches.areas)?;
+            if found == branches {
                 return Ok(found);
             }
-            if found.len() < areas.len() {
+            if found.areas.len() < branches.areas.len() {
                 // What they compute makes no branch uniform.
-                return Err(areas[0].branch);
+                return Err(branches.areas[0].branch);
             }
-            areas = found;
+            branches = found;
         }
     }
 
-    /// The areas of a range, if threads differ in what other areas compute.
-    fn areas_beside(&self, start: usize, end: usize, others: &[Area]) -> Result<Vec<Area>, usize> {
-        let (mut areas, mut at) = (Vec::new(), start);
+    /// The branches of a range that threads take differently, if they differ in what other areas
+    /// compute.
+    fn branches_beside(&self, start: usize, end: usize, others: &[Area]) -> Result<Branches, usize> {
+        let (mut branches, mut at) = (Branches::default(), start);
+        let has_meetings = (start..end).any(|at| self.meets(at));
         while at < end {
             let diverges = self.jump(at).is_some()
                 && self.lane_loop(at, start).is_none()
@@ -334,21 +418,40 @@ impl Finder<'_> {
                 at += 1;
                 continue;
             }
-            let area = self.area(at, (start, end)).ok_or(at)?;
-            at = area.end;
-            areas.push(area);
+            match self.area(at, (start, end), has_meetings) {
+                Some(area) => {
+                    at = area.end;
+                    branches.areas.push(area);
+                }
+                None if has_meetings && self.may_part_warps(at, (start, end)) => {
+                    branches.parting.push(at);
+                    at += 1;
+                }
+                None => return Err(at),
+            }
         }
-        Ok(areas)
+        Ok(branches)
+    }
+
+    /// Whether a jump may part warps: it leads forward, and is in no loop, which would stop again and
+    /// again if its threads go different ways.
+    fn may_part_warps(&self, at: usize, (start, end): (usize, usize)) -> bool {
+        let is_around = |&(from, to): &(usize, usize)| (at..end).contains(&from) && (start..=at).contains(&to);
+        self.jump(at).is_some_and(|target| target > at) && !self.jumps.iter().any(is_around)
     }
 
     /// The area that a branch begins; `None` if it leads back, or the area has loops, is entered
-    /// from elsewhere, or has too many blocks. There is none outside of loops either: cut there,
-    /// the parts are shorter, but have no masks, and most warps do not divide.
-    fn area(&self, branch: usize, (start, end): (usize, usize)) -> Option<Area> {
+    /// from elsewhere, has too many blocks, or meetings. There is none outside of loops either, unless
+    /// it is short and the range has meetings: cut there, the parts are shorter, but have no masks,
+    /// and most warps do not divide.
+    fn area(&self, branch: usize, (start, end): (usize, usize), has_meetings: bool) -> Option<Area> {
         let mut last = self.jump(branch)?;
         let mut starts = BTreeSet::from([branch + 1, last]);
         let mut at = branch + 1;
         while at < last {
+            if self.meets(at) {
+                return None;
+            }
             if let Some(target) = self.jump(at) {
                 (target > at).then_some(())?;
                 starts.extend([at + 1, target]);
@@ -366,7 +469,8 @@ impl Finder<'_> {
             .jumps
             .iter()
             .any(|&(from, to)| (start..=branch).contains(&to) && (last..end).contains(&from));
-        (fits && is_repeated && !is_entered).then(|| Area {
+        let is_short = has_meetings && last - branch <= PASSED;
+        (fits && (is_repeated || is_short) && !is_entered).then(|| Area {
             branch,
             starts: starts.into_iter().collect(),
             end: last,
@@ -383,7 +487,7 @@ impl Finder<'_> {
         let is_one = self.varying[condition.0 as usize]
             && self.source.steps[first..at].iter().all(is_plain)
             && !self.is_loaded(condition, first, at)
-            && (first..at).all(|at| self.is_known(at))
+            && (first..at).all(|at| self.is_known(at) && !self.meets(at))
             && self.entries(first, at + 1).is_empty();
         is_one.then_some(first)
     }
@@ -471,12 +575,18 @@ impl Finder<'_> {
         let mut starts: BTreeSet<usize> = jumps.iter().map(|at| at + 1).filter(|at| *at < end).collect();
         starts.extend(jumps.iter().filter_map(|&at| self.jump(at)).filter(|to| (start..end).contains(to)));
         starts.insert(start);
+        let Branches { areas, parting } = self.branches(start, end).ok()?;
+        let meetings = (start..end).filter(|at| self.meets(*at)).chain(parting.iter().copied());
+        starts.extend(meetings.flat_map(|at| [at, at + 1]).filter(|at| *at < end));
         let starts: Vec<usize> = starts.into_iter().collect();
-        let areas = self.areas(start, end).ok()?;
         let mut builder = Builder::new(self, (start, end), &starts, &areas);
         let mut uniform = BTreeSet::new();
         for (index, &first) in starts.iter().enumerate() {
             let last = starts.get(index + 1).copied().unwrap_or(end);
+            if self.meets(first) || parting.contains(&first) {
+                builder.meeting(first);
+                continue;
+            }
             builder.block(first, last);
             let diverges = areas.iter().any(|area| area.branch == last - 1 || area.has(last - 1));
             if self.jump(last - 1).is_some() && self.lane_loop(last - 1, start).is_none() && !diverges {
@@ -504,6 +614,9 @@ struct Builder<'f, 's> {
     numbers: HashMap<Reg, ptx_compile::Reg>,
     exits: BTreeMap<usize, u32>,
     exit_steps: Vec<u32>,
+    /// The steps of meetings, and the barriers among them.
+    meetings: Vec<u32>,
+    barriers: Vec<u32>,
     sites: Vec<Site>,
 }
 
@@ -534,6 +647,8 @@ impl<'f, 's> Builder<'f, 's> {
             numbers: HashMap::new(),
             exits: BTreeMap::new(),
             exit_steps: Vec::new(),
+            meetings: Vec::new(),
+            barriers: Vec::new(),
             sites: Vec::new(),
         }
     }
@@ -586,6 +701,56 @@ impl<'f, 's> Builder<'f, 's> {
             self.region.exits.push(Vec::new());
         }
         Target::Exit(exit)
+    }
+
+    /// Adds the block of a step at which strips meet.
+    fn meeting(&mut self, at: usize) {
+        let step = &self.finder.source.steps[at];
+        let guard = self.guard(step.guard);
+        let taken = target(step).map(|to| self.target(to));
+        let held = match (&step.op, guard) {
+            (_, Some(guard)) => Meeting::Branch(guard),
+            (Op::Barrier { .. }, _) => {
+                self.barriers.extend(self.finder.barriers[at]);
+                Meeting::Barrier
+            }
+            _ => self.known_shuffle(at).unwrap_or_else(|| {
+                let (uses, definitions) = &self.finder.registers[at];
+                Meeting::Step {
+                    uses: uses.iter().map(|&reg| self.reg(reg)).collect(),
+                    definitions: definitions.iter().map(|&reg| self.reg(reg)).collect(),
+                }
+            }),
+        };
+        let next = self.target(at + 1);
+        let meeting = self.region.meetings.len() as u32;
+        self.region.meetings.push(held);
+        self.meetings.push(at as u32);
+        self.region.blocks.push(Block { end: End::Meet { meeting, taken, next }, ..Block::default() });
+        self.counted.push(Counted {
+            start: at as u32,
+            steps: 1,
+            unguarded: u64::from(guard.is_none()),
+            jumps: false,
+            divides: false,
+            is_masked: false,
+            lane_loop: None,
+        });
+    }
+
+    /// A shuffle of which each lane reads a lane that is known.
+    fn known_shuffle(&mut self, at: usize) -> Option<Meeting> {
+        let Op::Warp { op: WarpOp::Shuffle(mode), args, .. } = &self.finder.source.steps[at].op else {
+            return None;
+        };
+        let [distance, control] = [args.b, args.c].map(|reg| self.finder.constant(reg, at));
+        let (distance, control) = (distance? as u32, control? as u32);
+        let lanes: [(u32, bool); WARP] =
+            std::array::from_fn(|lane| shuffled(*mode, lane as u32, distance, control));
+        let inside = (0..WARP).fold(0, |bits, lane| bits | u32::from(lanes[lane].1) << lane);
+        let valid = args.e.is_some().then(|| self.reg(args.e));
+        let from = lanes.map(|(from, _)| from as u8);
+        Some(Meeting::Shuffle { d: self.reg(args.d), valid, a: self.reg(args.a), from, inside })
     }
 
     /// Adds the block of these steps.
@@ -812,8 +977,7 @@ impl<'f, 's> Builder<'f, 's> {
     }
 
     fn finish(mut self, uniform: Vec<(Class, Reg)>) -> NativeRegion {
-        let instructions = self.region.blocks.iter().flat_map(|block| &block.instructions);
-        let written: BTreeSet<ptx_compile::Reg> = instructions.flat_map(Instruction::definitions).collect();
+        let written: BTreeSet<ptx_compile::Reg> = self.region.definitions().collect();
         for (&step, &exit) in &self.exits {
             let live = self.finder.live_before(step);
             // What is only read is still in the frame.
@@ -830,7 +994,9 @@ impl<'f, 's> Builder<'f, 's> {
                 .keys()
                 .any(|reg| is_block(reg) || deferred.registers.iter().skip(1).any(|one| one == reg))
         });
-        let Builder { region, counted, exit_steps, sites, range, .. } = self;
-        NativeRegion::new(range.0 as u32, region, counted, exit_steps, sites, uniform, reads_prologue)
+        let Builder { region, counted, mut exit_steps, meetings, barriers, sites, range, .. } = self;
+        exit_steps.extend(meetings);
+        let exits = Exits { steps: exit_steps, barriers };
+        NativeRegion::new(range.0 as u32, region, counted, exits, sites, uniform, reads_prologue)
     }
 }

@@ -1,7 +1,8 @@
 //! Machine code for parts of kernels, beside the interpreter.
 //!
-//! [`crate::compile`] finds the *regions* of a kernel: steps that follow each other, compute and
-//! access memory only, and branch only on what is the same in all threads. A region that is entered
+//! [`crate::compile`] finds the *regions* of a kernel: steps that follow each other, compute, access
+//! memory or exchange words within a warp, wait at barriers if all warps of the block are there, and
+//! branch only on what is the same in all threads. A region that is entered
 //! often becomes code ([`ptx_compile`]), which warps execute instead of the steps. It works on the
 //! registers in their frames, so that before and after it everything is as the interpreter wants
 //! it.
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use apex_conventions::variables::CPU_ENGINE;
 use ptx::ScalarType;
-use ptx_compile::{Code, Element, Operation, Region, Register, Target, WARPS};
+use ptx_compile::{Code, Element, Meeting, Operation, Region, Register, Target, WARPS};
 use ptx_lower::Meaning;
 
 use crate::operands::{Class, Reg};
@@ -120,27 +121,51 @@ pub(crate) fn is_possible() -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Native {
     regions: Vec<NativeRegion>,
-    /// For each step, the index plus one of the region that begins there: first only regions that
-    /// are worth compiling, then all. Empty if there is none.
-    at: [Vec<u32>; 2],
+    /// For warps of any number, and for all warps of a block.
+    at: [Starts; 2],
     /// For each step, why it is in no region.
     outside: Vec<Option<Outside>>,
 }
 
-impl Native {
-    /// `outside` has for each step why it would be in no region.
-    pub(crate) fn new(regions: Vec<NativeRegion>, mut outside: Vec<Option<Outside>>) -> Native {
+/// Where regions begin: for each step the index plus one of the region that begins there, first only
+/// of regions that are worth compiling, then of all. Empty if there is none.
+#[derive(Clone, Debug, Default)]
+struct Starts([Vec<u32>; 2]);
+
+impl Starts {
+    /// Those of regions whose indices begin with `first`, in a function with so many steps.
+    fn of(regions: &[NativeRegion], first: usize, steps: usize) -> Starts {
         let table = |of: &dyn Fn(&NativeRegion) -> bool| {
-            let mut at = vec![0; if regions.iter().any(of) { outside.len() } else { 0 }];
+            let mut at = vec![0; if regions.iter().any(of) { steps } else { 0 }];
             let chosen = regions.iter().enumerate().filter(|(_, region)| of(region));
-            chosen.for_each(|(index, region)| at[region.start as usize] = index as u32 + 1);
+            chosen.for_each(|(index, region)| at[region.start as usize] = (first + index) as u32 + 1);
             at
         };
-        let at = [table(&|region| region.is_worth_it(WARPS)), table(&|_| true)];
+        Starts([table(&|region| region.is_worth_it(WARPS)), table(&|_| true)])
+    }
+}
+
+impl Native {
+    /// `of_blocks` are the regions that all warps of a block enter together, if these are others.
+    /// `outside` has for each step why it would be in no region.
+    pub(crate) fn new(
+        mut regions: Vec<NativeRegion>,
+        of_blocks: Option<Vec<NativeRegion>>,
+        mut outside: Vec<Option<Outside>>,
+    ) -> Native {
+        let starts = Starts::of(&regions, 0, outside.len());
+        let of_blocks = of_blocks.map_or_else(
+            || starts.clone(),
+            |others| {
+                let starts = Starts::of(&others, regions.len(), outside.len());
+                regions.extend(others);
+                starts
+            },
+        );
         for region in &regions {
             outside[region.start as usize..][..region.steps()].fill(None);
         }
-        Native { regions, at, outside }
+        Native { regions, at: [starts, of_blocks], outside }
     }
 
     /// Why a step is in no region; `None` if it is in one, or if no regions were looked for.
@@ -150,26 +175,34 @@ impl Native {
 
     /// Whether a region that is worth compiling begins at a step.
     pub(crate) fn is_worth_it(&self, pc: u32) -> bool {
-        self.at(pc, Engine::Auto).is_some()
+        [false, true].into_iter().any(|whole| self.at(pc, Engine::Auto, whole).is_some())
     }
 
     /// Steps in regions that have become code, and in all regions.
     pub(crate) fn extent(&self) -> [usize; 2] {
-        let generated = self.regions.iter().filter(|region| matches!(region.code.get(), Some(Some(_))));
-        [generated.map(NativeRegion::steps).sum(), self.regions.iter().map(NativeRegion::steps).sum()]
+        let covered = |of: &dyn Fn(&NativeRegion) -> bool| {
+            let mut steps = vec![false; self.outside.len()];
+            for region in self.regions.iter().filter(|region| of(region)) {
+                steps[region.start as usize..][..region.steps()].fill(true);
+            }
+            steps.into_iter().filter(|covered| *covered).count()
+        };
+        [covered(&|region| matches!(region.code.get(), Some(Some(_)))), covered(&|_| true)]
     }
 
     pub(crate) fn region(&self, index: usize) -> &NativeRegion {
         &self.regions[index]
     }
 
-    /// The region that begins at a step and that an engine may make code of.
+    /// The region that begins at a step and that an engine may make code of; `whole` tells that all
+    /// warps of the block that are left are to enter it together.
     #[inline(always)]
-    pub(crate) fn at(&self, pc: u32, engine: Engine) -> Option<usize> {
+    pub(crate) fn at(&self, pc: u32, engine: Engine, whole: bool) -> Option<usize> {
+        let Starts([worth_it, all]) = &self.at[usize::from(whole)];
         let table = match engine {
             Engine::Interpreter => return None,
-            Engine::Auto => &self.at[0],
-            Engine::Compiled => &self.at[1],
+            Engine::Auto => worth_it,
+            Engine::Compiled => all,
         };
         match table.get(pc as usize) {
             None | Some(0) => None,
@@ -208,13 +241,21 @@ pub(crate) struct Site {
     pub(crate) waiting: Vec<u32>,
 }
 
+/// The places at which warps may leave a region.
+#[derive(Clone, Debug)]
+pub(crate) struct Exits {
+    /// The step at which each exit goes on, then the step of each meeting.
+    pub(crate) steps: Vec<u32>,
+    /// The numbers of the region's barriers.
+    pub(crate) barriers: Vec<u32>,
+}
+
 /// A region of a function.
 pub(crate) struct NativeRegion {
     pub(crate) start: u32,
     pub(crate) region: Region,
     pub(crate) blocks: Vec<Counted>,
-    /// The step at which each exit goes on.
-    pub(crate) exits: Vec<u32>,
+    pub(crate) exits: Exits,
     /// The accesses.
     pub(crate) sites: Vec<Site>,
     /// Registers that have to be the same in all threads.
@@ -232,7 +273,7 @@ impl NativeRegion {
         start: u32,
         region: Region,
         blocks: Vec<Counted>,
-        exits: Vec<u32>,
+        exits: Exits,
         sites: Vec<Site>,
         uniform: Vec<(Class, Reg)>,
         reads_prologue: bool,
@@ -240,6 +281,11 @@ impl NativeRegion {
         let (entered, code) = (AtomicU32::new(0), OnceLock::new());
         let saved = saved(&region, &sites);
         NativeRegion { saved, start, region, blocks, exits, sites, uniform, reads_prologue, entered, code }
+    }
+
+    /// The step of a meeting.
+    pub(crate) fn meeting(&self, index: usize) -> u32 {
+        self.exits.steps[self.region.exits.len() + index]
     }
 
     /// The number of its steps.
@@ -276,6 +322,8 @@ fn saved(region: &Region, sites: &[Site]) -> Option<usize> {
     });
     let operations = blocks.iter().flat_map(|block| &block.instructions).map(|one| &one.operation);
     let (mut saved, mut addresses) = (0, BTreeSet::new());
+    let shuffles = region.meetings.iter().filter(|one| matches!(one, Meeting::Shuffle { .. }));
+    saved += 4 * shuffles.count();
     for operation in operations {
         match operation {
             Operation::Compute { .. } => saved += 4,

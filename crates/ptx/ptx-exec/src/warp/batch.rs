@@ -182,7 +182,7 @@ impl Batch<'_, '_, '_, '_, '_> {
     #[inline(always)]
     fn step(&mut self) -> ControlFlow<Parting> {
         let code = self.code;
-        if let Some(region) = code.native.at(self.pc, self.around.launch.engine)
+        if let Some(region) = code.native.at(self.pc, self.around.launch.engine, self.everyone)
             && let Some(flow) = self.enter(region)
         {
             return flow;
@@ -251,10 +251,16 @@ impl Batch<'_, '_, '_, '_, '_> {
                 self.pc = pc;
                 ControlFlow::Continue(())
             }
-            Left::Stopped { warp, before, paths } => {
+            Left::Apart(places) => {
                 let parting = self.part(0);
-                self.warps[..warp].iter_mut().for_each(|warp| warp.move_whole(before));
+                self.warps.iter_mut().zip(places).for_each(|(warp, place)| warp.move_whole(place));
+                parting
+            }
+            Left::Stopped { warp, before, after, paths } => {
+                let parting = self.part(0);
+                self.warps.iter_mut().zip(before).for_each(|(warp, place)| warp.move_whole(place));
                 self.warps[warp].divide(&paths);
+                self.warps[warp + 1..].iter_mut().for_each(|warp| warp.move_whole(after));
                 parting
             }
         })

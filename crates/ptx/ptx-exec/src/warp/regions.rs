@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use ptx_compile::{
-    Bases, Code, Context, Element, Frame, Group, LOOP, Outcome, Register, STRIPS, Stop, WARPS, Window,
+    Bases, Code, Context, Element, Frame, Group, LOOP, MEETING, Outcome, Register, STRIPS, Stop, WARPS, Window,
 };
 
 use crate::code::Op;
@@ -16,7 +16,7 @@ use crate::native::NativeRegion;
 use crate::operands::{AccessArgs, AccessKind, Class, Indexed, Reg};
 use crate::registers::lanes::{Lanes, WARP};
 use crate::registers::pattern::PARTS;
-use crate::warp::{Counts, Surroundings};
+use crate::warp::{Counts, Surroundings, exchange};
 
 /// Lanes of a strip.
 const STRIP: usize = WARP / STRIPS;
@@ -25,11 +25,15 @@ const STRIP: usize = WARP / STRIPS;
 pub(crate) enum Left {
     /// All at this step.
     At(u32),
+    /// Each at its own step.
+    Apart(Vec<u32>),
     /// One of them, of which strips have been stopped: see [`Stopped`](Outcome::Stopped).
     Stopped {
         warp: usize,
-        /// The step of warps before it.
-        before: u32,
+        /// The steps of warps before it.
+        before: Vec<u32>,
+        /// The step of warps after it.
+        after: u32,
         /// The lanes that go on at a step, and whether others are to go first.
         paths: Vec<(u32, u32, bool)>,
     },
@@ -41,8 +45,8 @@ struct Caller<'a, 'm> {
     spaces: &'a mut Spaces<'m>,
     region: &'a NativeRegion,
     code: &'a Code,
-    /// The first warp, in which the same in all warps is found.
-    lanes: Lanes,
+    /// What is the same in all warps is found in the first.
+    warps: &'a [Lanes],
     windows: *mut Window,
 }
 
@@ -60,6 +64,7 @@ pub(crate) unsafe fn enter(
     around: &mut Surroundings,
 ) -> Option<Left> {
     let whole = warps.len() <= WARPS && warps.iter().all(|lanes| lanes.mask == u32::MAX);
+    let whole = whole && region.exits.barriers.iter().all(|&barrier| around.barriers.is_unused(barrier));
     // SAFETY: the caller's promise.
     if !whole || !unsafe { is_uniform(region, warps) } {
         return None;
@@ -86,7 +91,7 @@ pub(crate) unsafe fn enter(
         spaces: &mut *around.spaces,
         region,
         code,
-        lanes: *warps.first()?,
+        warps,
         windows: windows.as_mut_ptr(),
     };
     let user = (&raw mut caller).cast();
@@ -99,9 +104,20 @@ pub(crate) unsafe fn enter(
     }
     around.spaces.native[region_index] = kept;
     Some(match outcome {
-        Outcome::Left(exit) => Left::At(region.exits[exit as usize]),
-        Outcome::Stopped { warp, exit, stops } => stopped(region, warp, exit, &stops),
+        Outcome::Left(exit) => Left::At(region.exits.steps[exit as usize]),
+        Outcome::Apart(exits) => Left::Apart(steps_of(region, &exits[..warps.len()])),
+        Outcome::Stopped { warp, exit, exits, passed, stops } => Left::Stopped {
+            warp,
+            before: steps_of(region, &exits[..warp]),
+            after: passed.map_or(region.start, |barrier| region.meeting(barrier as usize) + 1),
+            paths: stopped(region, exit, &stops),
+        },
     })
+}
+
+/// The steps of exits and meetings.
+fn steps_of(region: &NativeRegion, exits: &[u32]) -> Vec<u32> {
+    exits.iter().map(|&exit| region.exits.steps[exit as usize]).collect()
 }
 
 /// Finds the addresses that are known on entering, for all strips: those of elements whose index is
@@ -243,12 +259,16 @@ fn count_lane_loops(region: &NativeRegion, laps: &[[u32; STRIP]], counts: &mut C
 /// The paths of a warp of which strips were stopped. Those that stopped first go first: they are at
 /// the access that the interpreter would have come to first.
 #[cold]
-fn stopped(region: &NativeRegion, warp: usize, exit: u32, stops: &[Stop; STRIPS]) -> Left {
+fn stopped(region: &NativeRegion, exit: u32, stops: &[Stop; STRIPS]) -> Vec<(u32, u32, bool)> {
     let place = |stop: &Stop| match stop.site & LOOP {
         0 => region.sites[stop.site as usize].step,
         _ => region.blocks[(stop.site & !LOOP) as usize].start,
     };
-    let after = region.exits[exit as usize];
+    let after = region.exits.steps[exit as usize];
+    if stops.iter().all(|stop| stop.stopped == 0) {
+        // The warp has stopped at a meeting.
+        return vec![(u32::MAX, after, false)];
+    }
     let key = |stop: &Stop| (stop.time(), place(stop));
     let first = stops.iter().filter(|stop| stop.stopped != 0).map(key).min();
     let mut paths: Vec<(u32, u32, bool)> = Vec::new();
@@ -267,7 +287,7 @@ fn stopped(region: &NativeRegion, warp: usize, exit: u32, stops: &[Stop; STRIPS]
         let waiting = waiting(region, stop);
         paths.extend(waiting.into_iter().map(|(mask, at)| (mask << shift, at, true)));
     }
-    Left::Stopped { warp, before: after, paths }
+    paths
 }
 
 /// The threads of a strip that were not where it stopped, and the steps at which they wait.
@@ -298,6 +318,11 @@ unsafe extern "sysv64" fn help(context: *mut Context, site: u32, mask: u32) -> u
     };
     if site & LOOP != 0 {
         return caller.launch.cancelled().into();
+    }
+    if site & MEETING != 0 {
+        let meeting = (site & !MEETING) as usize;
+        // SAFETY: the frames have the registers that their code names.
+        return u32::from(unsafe { caller.hold(context.warp as usize, meeting) }.is_none());
     }
     // SAFETY: as above.
     u32::from(unsafe { caller.access(context, site as usize, mask) }.is_none())
@@ -353,6 +378,27 @@ unsafe fn transfer_element(
 }
 
 impl Caller<'_, '_> {
+    /// Executes the step of a meeting for a warp; `None` if it is refused, and nothing has been done.
+    ///
+    /// # Safety
+    /// The frame has the registers of the step.
+    unsafe fn hold(&mut self, warp: usize, meeting: usize) -> Option<()> {
+        let steps = &self.launch.code(self.launch.kernel_function).steps;
+        let lanes = &self.warps[warp];
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &steps[self.region.meeting(meeting) as usize].op {
+                Op::Warp { op, members, args } => exchange::run(lanes, *op, *members, args),
+                Op::Matrix(step) => {
+                    self.spaces.warp_local = lanes.local;
+                    step.run(lanes, self.spaces).ok()?;
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
     /// Performs an access in the lanes of a mask; `None` if any of them may not, and nothing has
     /// been done.
     ///
@@ -393,7 +439,7 @@ impl Caller<'_, '_> {
         match &args.indexed {
             Some(Indexed { base, index: _, signed, shift }) => {
                 // SAFETY: the caller's promise; the base is the same everywhere.
-                let base = origin.wrapping_add(unsafe { self.lanes.source::<u64>(*base)[0] });
+                let base = origin.wrapping_add(unsafe { self.warps[0].source::<u64>(*base)[0] });
                 let extend = |word: u32| if *signed { word as i32 as u64 } else { u64::from(word) };
                 let of = |lane| base.wrapping_add(extend(words(lane)) << shift).wrapping_add(offset);
                 (std::array::from_fn(of), base)

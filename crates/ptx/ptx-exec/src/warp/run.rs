@@ -98,7 +98,7 @@ impl Warp {
                 return Ok(Outcome::Choose);
             }
             if !P::WATCHES
-                && let Some(region) = code.native.at(pc, around.launch.engine)
+                && let Some(region) = code.native.at(pc, around.launch.engine, false)
                 && let Some(left) = self.enter(region, pc, &mut lanes, around)
             {
                 match left {
@@ -259,6 +259,9 @@ impl Warp {
         // nothing deferred; the windows are this block's own memory.
         match unsafe { enter(index, region, slice::from_ref(lanes), around)? } {
             Left::At(next) => Some(Some(next)),
+            Left::Apart(next) => Some(next.first().copied()),
+            // It has come no further than here, where it would only stop again.
+            Left::Stopped { paths, .. } if matches!(paths[..], [(u32::MAX, at, _)] if at == pc) => None,
             Left::Stopped { paths, .. } => {
                 self.move_whole(pc);
                 self.divide(&paths);

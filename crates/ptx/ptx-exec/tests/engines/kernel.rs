@@ -13,6 +13,8 @@ pub const RESULTS: u32 = 26;
 /// A kernel that is being written.
 pub struct Kernel {
     random: Random,
+    /// What lanes and warps exchange is chosen apart from the rest.
+    exchanges: Random,
     body: String,
     labels: u32,
     loops: u32,
@@ -25,9 +27,14 @@ impl Kernel {
     pub fn write(seed: u64) -> (String, u32) {
         let mut random = Random::new(seed);
         let threads = random.choose(&[32, 64, 96, 128, 256, 40]);
-        let mut kernel = Kernel { random, body: String::new(), labels: 0, loops: 0, branches: 0, threads };
+        let exchanges = Random::new(!seed);
+        let mut kernel =
+            Kernel { random, exchanges, body: String::new(), labels: 0, loops: 0, branches: 0, threads };
         let parts = 4 + kernel.random.below(10);
-        (0..parts).for_each(|_| kernel.part());
+        for _ in 0..parts {
+            kernel.part();
+            kernel.perhaps_exchange();
+        }
         let mut results = String::new();
         for index in 0..8 {
             writeln!(results, "st.global.f32 [%rd2+{}], %f{index};", 4 * index).unwrap();
@@ -65,6 +72,7 @@ impl Kernel {
                  cvt.u16.u32 %h0, %r0; cvt.u16.u32 %h1, %r1; cvt.rn.f16.f32 %h2, %f0; mov.u16 %h3, 3;
                  st.shared.u32 [%t6], %r0;
                  {body}
+                 DONE:
                  {results}
                  ret;
              }}",
@@ -506,6 +514,7 @@ impl Kernel {
         self.add(format_args!("loop{label}:"));
         let count = 1 + self.below(4);
         for _ in 0..count {
+            self.perhaps_exchange();
             match self.below(9) {
                 0 => self.access(),
                 1 if self.loops == 1 => self.repeat(),
@@ -595,5 +604,81 @@ impl Kernel {
 
     fn bar(&mut self) {
         self.add(format_args!("bar.sync 0;"));
+    }
+
+    fn perhaps_exchange(&mut self) {
+        if self.exchanges.below(5) == 0 {
+            self.exchange();
+        }
+    }
+
+    /// Lanes of a warp, or warps of the block, exchange something.
+    fn exchange(&mut self) {
+        let [d, a, b] = [8, 8, 8].map(|end| self.exchanges.below(end));
+        let [p, q] = [4, 4].map(|end| self.exchanges.below(end));
+        let by = 1 << self.exchanges.below(5);
+        match self.exchanges.below(14) {
+            0 | 1 => {
+                let control = self.exchanges.choose(&[0, 0x1c00, 0x1000]);
+                self.add(format_args!("shfl.sync.up.b32 %r{d}|%p{p}, %r{a}, {by}, {control}, -1;"));
+            }
+            2..=4 => {
+                let mode = self.exchanges.choose(&["down", "bfly", "idx"]);
+                let control = self.exchanges.choose(&[31, 31, 0x1c1f, 0x181f, 7]);
+                let (result, source) = self.exchanges.choose(&[("r", "r"), ("f", "f")]);
+                self.add(format_args!(
+                    "shfl.sync.{mode}.b32 %{result}{d}|%p{p}, %{source}{a}, {by}, {control}, -1;"
+                ));
+            }
+            5 => self.add(format_args!("shfl.sync.idx.b32 %r{d}|%p{p}, %r{a}, %r{b}, 31, -1;")),
+            6 => {
+                let mode = self.exchanges.choose(&["all", "any", "uni"]);
+                self.add(format_args!("vote.sync.{mode}.pred %p{p}, %p{q}, -1;"));
+            }
+            7 => self.add(format_args!("vote.sync.ballot.b32 %r{d}, %p{q}, -1;")),
+            8 => self.add(format_args!("match.any.sync.b32 %r{d}, %r{a}, -1;")),
+            9 => {
+                let op = self.exchanges.choose(&["add.u32", "min.s32", "max.u32", "xor.b32"]);
+                self.add(format_args!("redux.sync.{op} %r{d}, %r{a}, -1;"));
+            }
+            10 | 11 => self.through_shared(d, a),
+            12 => self.add(format_args!("bar.warp.sync -1; bar.sync {};", by % 3)),
+            _ => self.part_ways(d, a, by),
+        }
+    }
+
+    /// Each thread takes a word of a thread of another strip, or of another warp.
+    fn through_shared(&mut self, d: u64, a: u64) {
+        let other = self.exchanges.choose(&[1, 8, 32, 36]);
+        self.add(format_args!(
+            "st.shared.u32 [%t6], %r{a}; bar.sync 0; xor.b32 %n3, %t1, {other}; shl.b32 %n3, %n3, 2;
+             mov.u32 %t8, memory; add.u32 %n3, %n3, %t8; ld.shared.u32 %r{d}, [%n3]; bar.sync 0;"
+        ));
+    }
+
+    /// Some warps, or threads of one, go past an exchange, or to the end.
+    fn part_ways(&mut self, d: u64, a: u64, by: u64) {
+        self.labels += 1;
+        let label = self.labels;
+        let bound = self.exchanges.choose(&[31, 63, 95]);
+        match self.exchanges.below(if self.loops == 0 { 4 } else { 2 }) {
+            0 => self.add(format_args!(
+                "setp.gt.u32 %p7, %t1, {bound}; @%p7 bra past{label}; add.u32 %r{d}, %r{a}, 3;
+                 shfl.sync.bfly.b32 %r{d}, %r{d}, {by}, 31, -1; past{label}:"
+            )),
+            1 => {
+                let guard = self.exchanges.choose(&["@%p0", "@!%p1"]);
+                self.add(format_args!("{guard} bra over{label};"));
+                for _ in 0..30 {
+                    self.add(format_args!("mad.lo.u32 %r{d}, %r{d}, 5, %r{a};"));
+                }
+                self.add(format_args!("over{label}:"));
+            }
+            2 => self.add(format_args!("setp.gt.u32 %p7, %t1, {bound}; @%p7 bra DONE;")),
+            // A lane that others of its warp leave.
+            _ => self.add(format_args!(
+                "setp.eq.u32 %p7, %r6, {by}; @%p7 bra over{label}; mul.lo.u32 %r{d}, %r{d}, 3; over{label}:"
+            )),
+        }
     }
 }
