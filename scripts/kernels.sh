@@ -77,6 +77,8 @@ done
 for pass in "" backward_; do
   compile "attention_${pass}sequences.ptx.zst" "attention_${pass}portable.cu" -ptx -arch=sm_80 -DSEQUENCES
 done
+# The order of tiles of packed sequences.
+compile attention_plan.fatbin attention_plan.cu -fatbin '-gencode=arch=compute_90,code=[sm_90,compute_90]' --compress-mode=size
 for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128 backward_hopper:256; do
   part=${kernel%:*} dim=${kernel#*:} source=$part
   # The gradients of the largest heads have a source of their own.

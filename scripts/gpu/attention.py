@@ -43,6 +43,7 @@ torch.zeros(1, device="cuda")
 driver = ct.CDLL("libcuda.so.1")
 modules = {}
 counters = torch.zeros(2, dtype=torch.int32, device="cuda")
+NOTHING = ct.c_void_p()  # in place of what packed sequences have
 
 
 class Problem(ct.Structure):
@@ -111,7 +112,7 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None, folder
                       scale * math.log2(math.e))
     maps = [tensor_map(q, WARPGROUP_QUERIES), tensor_map(k, block), tensor_map(v, block)]
     pointers = [ct.c_void_p(x.data_ptr()) for x in (q, k, v, output, sums, counters)]
-    addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem]]
+    addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem, NOTHING]]
     arguments = (ct.c_void_p * len(addresses))(*addresses)
     function = kernel("bf16" if q.dtype == torch.bfloat16 else "f16", dim, mask, folder)
     shared = 1024 + 2 * dim * (QUERY_STAGES[dim] * rows + 4 * block) + 256 if folder == BINARIES else MOST_SHARED

@@ -20,7 +20,7 @@ import torch
 import attention
 import bench
 import hopper_tables
-from attention import (BACKENDS, BINARIES, MOST_SHARED, UNLIMITED, Problem, check, distance, driver, facts, random, tensor_map,
+from attention import (BACKENDS, BINARIES, MOST_SHARED, NOTHING, UNLIMITED, Problem, check, distance, driver, facts, random, tensor_map,
                        theirs)
 
 TILES = {64: 128, 128: 64, 256: 64}  # queries of a block
@@ -64,10 +64,11 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
                                               dk=results[1], dv=results[2], statistics=statistics,
                                               query_sums=query_sums).items()}
     named = lambda *names: [address(at[name]) for name in names]
-    first = pack(named("output", "gradient", "sums", "statistics", "query_sums") + [address(problem)])
+    rest = [address(problem), address(NOTHING), address(NOTHING)]
+    first = pack(named("output", "gradient", "sums", "statistics", "query_sums") + rest)
     second = pack([start for _, start in maps] + named("q", "k", "v", "gradient", "statistics", "query_sums", "dk", "dv")
-                  + [address(problem)])
-    third = pack(named("query_sums", "dq") + [address(problem)])
+                  + rest)
+    third = pack(named("query_sums", "dq") + rest)
     kind = "bf16" if q.dtype == torch.bfloat16 else "f16"
     functions = [kernel(dim, f"attention_gradient_{part}_{kind}_d{dim}") for part in ("start", "finish")]
     main = kernel(dim, f"attention_gradient_{kind}_d{dim}_{mask}")

@@ -1,11 +1,12 @@
 """Tables of what scripts/gpu/python_kernels.py measured.
 
-    scripts/gpu/python_kernels_tables.py times|launched|checks FILE.json
+    scripts/gpu/python_kernels_tables.py times|launched|checks|packed FILE.json
     scripts/gpu/python_kernels_tables.py host FILE.json …    # a column each
 """
 
 import sys
 
+import bench
 from figures import read_results, table
 
 WAITED = 1.1  # a time of less than so many times the host's is the host's
@@ -61,11 +62,13 @@ def packed(document):
     """Packed sequences and mixtures of experts: errors and milliseconds beside PyTorch's ways."""
     rows = []
     for row in document["rows"]:
-        ours = row["ms"]["apex"]
-        others = [f"{name} {ms:.2f} ({ms / ours:.2f})" for name, ms in row["ms"].items() if name != "apex"]
         errors = [f"{max(row[name]):.1e}" for name in ("errors", "pytorch_errors")]
-        rows.append([row["name"], f"{ours:.2f}", "; ".join(others), *errors])
-    return table(["forward and backward", "ours, ms", "PyTorch's, ms (its time / ours)", "largest error, ours", "PyTorch's"], rows)
+        for which, shown in (("forward", "forward"), ("both", "forward and backward")):
+            ours = row[which]["apex"]["ms"]
+            others = [f"{name} {bench.median(its['ms']):.3f} ({bench.shown_ratio(its['ms'], ours)})"
+                      for name, its in row[which].items() if name != "apex"]
+            rows.append([row["name"], shown, f"{bench.median(ours):.3f}", "; ".join(others), *errors])
+    return table(["work", "passes", "ours, ms", "PyTorch's, ms (its time / ours [95%])", "largest error, ours", "PyTorch's"], rows)
 
 
 TABLES = {"times": times, "host": host, "launched": launched, "checks": checks, "packed": packed}

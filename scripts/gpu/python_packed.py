@@ -4,23 +4,37 @@
 
 FOLDER holds libapex_kernels_c.so. Writes OUT/python-packed.json, and exits with status 1 when a check fails. Errors are relative, in
 the Frobenius norm, of outputs and gradients, against float64 on the same random inputs, beside those of PyTorch in bfloat16. Peers in
-time: `scaled_dot_product_attention` of each sequence, and of all sequences padded to the longest with a mask; for experts, a loop over
-the experts as it is usually written. Times are medians of 20 calls in turns, forward and backward, by events.
+time: `varlen_attn` (FlashAttention-2, where PyTorch has it), `scaled_dot_product_attention` of each sequence, and of all sequences
+padded to the longest with a mask; for experts, a loop over the experts as it is usually written. Times are those of bench.py
+(docs/results/method.md), of the forward pass, and of both passes.
+
+    ROWS=attention scripts/gpu/python_packed.py OUT   # packed sequences only; `experts`: experts only
 """
 
+import inspect
 import json
-import statistics
+import os
+import random as chance
 import subprocess
 import sys
 from pathlib import Path
+
+import bench
 
 import torch
 import torch.nn.functional as F
 from apex_cuda import kernels
 
 WORST = 1.2  # our error over PyTorch's, at most
-HEADS, KEY_HEADS, DIM = 16, 4, 64
-BATCHES = {"short": [17, 300, 64, 1, 511, 128], "long": [2048, 700, 1500, 96]}
+LENGTHS = {
+    "short": [17, 300, 64, 1, 511, 128],
+    "long": [2048, 700, 1500, 96],
+    "documents": [8192, 4096, 2048, 1024, 512, 256, 128, 128],
+    "mixed": [round(64 * 32 ** chance.Random(seed).random()) for seed in range(32)],  # 64 to 2,048, by their logarithm
+}
+# lengths, heads, heads of keys, head dimension, causal
+BATCHES = [("short", 16, 4, 64, True), ("long", 16, 4, 64, True), ("mixed", 32, 32, 64, True), ("mixed", 16, 16, 128, True),
+           ("mixed", 16, 16, 128, False), ("documents", 16, 16, 128, True)]
 EXPERTS = {"small": (512, 256, 512, 8, 2), "large": (4096, 1024, 2048, 16, 2)}  # tokens, dim, hidden, experts, top_k
 
 
@@ -34,23 +48,39 @@ def with_gradients(function, leaves, given):
     return [out, *torch.autograd.grad(out, leaves, given.to(out.dtype))]
 
 
-def of_each(lengths, q, k, v):
+def of_each(lengths, causal, q, k, v):
     """Attention of each sequence alone, by PyTorch."""
     parts = zip(*(x.split(lengths) for x in (q, k, v)))
     heads = [[x.transpose(0, 1)[None] for x in part] for part in parts]
-    outs = [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in heads]
+    outs = [F.scaled_dot_product_attention(*part, is_causal=causal, enable_gqa=True) for part in heads]
     return torch.cat([out[0].transpose(0, 1) for out in outs])
 
 
-def padded(lengths, q, k, v):
+def padded(lengths, causal, q, k, v):
     """Attention of all sequences, padded to the longest."""
     longest = max(lengths)
     lengths_there = torch.tensor(lengths, device=q.device)
     inside = torch.arange(longest, device=q.device)[None] < lengths_there[:, None]
     grid = [q.new_zeros(len(lengths), longest, *x.shape[1:]).masked_scatter(inside[..., None, None], x).transpose(1, 2) for x in (q, k, v)]
-    mask = inside[:, None, None] & torch.ones(longest, longest, dtype=torch.bool, device=q.device).tril()
+    mask = inside[:, None, None]
+    if causal:
+        mask = mask & torch.ones(longest, longest, dtype=torch.bool, device=q.device).tril()
     out = F.scaled_dot_product_attention(*grid, attn_mask=mask, enable_gqa=True)
     return out.transpose(1, 2)[inside]
+
+
+def varlen(lengths, causal):
+    """PyTorch's attention of packed sequences; none where it has none."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    starts = torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
+    known, longest = inspect.signature(varlen_attn).parameters, max(lengths)
+    options = {"is_causal": causal} if "is_causal" in known else {"window_size": (-1, 0 if causal else -1)}
+    if "enable_gqa" in known:
+        options["enable_gqa"] = True
+    return lambda q, k, v: varlen_attn(q, k, v, starts, starts, longest, longest, **options)
 
 
 def experts_of(top_k, tokens, logits, up, down):
@@ -67,31 +97,40 @@ def experts_of(top_k, tokens, logits, up, down):
 
 
 def times(ways, leaves, given):
-    """Median milliseconds of each way, forward and backward, in turns."""
-    found = {name: [] for name in ways}
-    for turn in range(24):
-        for name, function in ways.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            with_gradients(function, leaves, given)
-            end.record()
-            end.synchronize()
-            if turn >= 4:
-                found[name].append(begin.elapsed_time(end))
-    return {name: statistics.median(of_way) for name, of_way in found.items()}
+    """Milliseconds of each round of each way, in turns: of the forward pass, and of both."""
+    forward = {name: lambda way=way: way(*leaves) for name, way in ways.items()}
+    both = {name: lambda way=way: with_gradients(way, leaves, given) for name, way in ways.items()}
+    with torch.no_grad():
+        found = {"forward": bench.in_turns(forward, lambda _: 5)}
+    found["both"] = bench.in_turns(both, lambda _: 3)
+    return {which: {name: {"ms": its["ms"], "hidden": its["hidden"]} for name, its in of.items()} for which, of in found.items()}
+
+
+def usable(name, way, leaves, given):
+    """Whether PyTorch computes this way at all."""
+    try:
+        with_gradients(way, leaves, given)
+        return True
+    except Exception as why:
+        print(f"{name}: {why}"[:300], flush=True)
+        return False
 
 
 def measured(name, ours, theirs, leaves):
     """Errors and times of one problem; `theirs` are PyTorch's ways, the first one is compared."""
-    given = torch.randn_like(leaves[0])
+    given = torch.randn_like(ours(*leaves))
     first = next(iter(theirs.values()))
     doubles = [x.detach().double().requires_grad_() for x in leaves]
     expected = with_gradients(first, doubles, given)
     our_errors = errors(with_gradients(ours, leaves, given), expected)
     their_errors = errors(with_gradients(first, leaves, given), expected)
     is_right = all(one <= WORST * other + 1e-7 for one, other in zip(our_errors, their_errors))
-    row = {"name": name, "right": is_right, "errors": our_errors, "pytorch_errors": their_errors, "ms": times({"apex": ours, **theirs}, leaves, given)}
-    print(json.dumps(row), flush=True)
+    del expected, doubles
+    theirs = {name: way for name, way in theirs.items() if way and usable(name, way, leaves, given)}
+    row = {"name": name, "right": is_right, "errors": our_errors, "pytorch_errors": their_errors}
+    row |= times({"apex": ours, **theirs}, leaves, given)
+    shown = {which: {way: round(bench.median(its["ms"]), 3) for way, its in row[which].items()} for which in ("forward", "both")}
+    print(json.dumps(row | shown), flush=True)
     return row
 
 
@@ -99,11 +138,15 @@ def random(*shape, scale=1.0, dtype=torch.bfloat16):
     return (scale * torch.randn(*shape, device="cuda")).to(dtype).requires_grad_()
 
 
-def attention(name, lengths):
+def attention(name, heads, key_heads, dim, causal):
+    lengths = LENGTHS[name]
     sequences, rows = kernels.Sequences(lengths), sum(lengths)
-    leaves = [random(rows, HEADS, DIM), random(rows, KEY_HEADS, DIM), random(rows, KEY_HEADS, DIM)]
-    theirs = {"each sequence": lambda *x: of_each(lengths, *x), "padded": lambda *x: padded(lengths, *x)}
-    return measured(f"packed attention, {name}", lambda *x: kernels.packed_attention(*x, sequences, causal=True), theirs, leaves)
+    leaves = [random(rows, heads, dim), random(rows, key_heads, dim), random(rows, key_heads, dim)]
+    theirs = {"each sequence": lambda *x: of_each(lengths, causal, *x), "padded": lambda *x: padded(lengths, causal, *x),
+              "varlen_attn": varlen(lengths, causal)}
+    mask = "causal" if causal else "full"
+    title = f"packed attention, {name}, {heads} and {key_heads} heads of {dim}, {mask}"
+    return measured(title, lambda *x: kernels.packed_attention(*x, sequences, causal=causal), theirs, leaves)
 
 
 def mixture(name, tokens, dim, hidden, experts, top_k):
@@ -118,7 +161,9 @@ def main():
     torch.manual_seed(20261130)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     machine = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    rows = [attention(*batch) for batch in BATCHES.items()] + [mixture(name, *sizes) for name, sizes in EXPERTS.items()]
+    wanted = os.environ.get("ROWS", "attention,experts").split(",")
+    rows = [attention(*batch) for batch in BATCHES if "attention" in wanted]
+    rows += [mixture(name, *sizes) for name, sizes in EXPERTS.items() if "experts" in wanted]
     results = {"machine": machine, "torch": torch.__version__, "rows": rows}
     (out / "python-packed.json").write_text(json.dumps(results) + "\n")
     sys.exit(not all(row["right"] for row in rows))

@@ -22,6 +22,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex check --init run-1 run-2 run-3       write budgets that these runs keep
+  apex check --init --force run-4           write them anew
   apex check                                the newest session in this folder
   apex check run-4 run-5                    repeated runs: their mean is judged
   apex check --figures s                    all figures that can have a limit, as JSON
@@ -43,6 +44,9 @@ pub struct Args {
     /// device stays
     #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "format"])]
     init: bool,
+    /// With --init: replace limits that the file has for this kind of device
+    #[arg(long, value_parser = FalseyValueParser::new(), requires = "init")]
+    force: bool,
     #[arg(long, help = format!("Print the figures of each session as JSON (schema {}), and judge nothing", documents::FIGURES), value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "format", "init"])]
     figures: bool,
     /// With --init or --figures: sums of the run, or of a step where launches repeat on a GPU
@@ -130,7 +134,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     if args.init {
         let runs = measured(&sessions, &loaded, per)?;
         refuse_idle(&sessions, &runs)?;
-        return init(&args.budgets, &runs);
+        return init(&args.budgets, &runs, args.force);
     }
     if per.is_some() {
         bail!("--per is of --init and --figures: a file of budgets says itself what its sums are of");
@@ -352,7 +356,7 @@ fn section<'b>(budgets: &'b Budgets, path: &Path, runs: &[Measures]) -> anyhow::
     if section.per != runs[0].per {
         bail!(
             "the limits for runs on {name} in {file} are of a {}, but this run has figures of a {}: launches that repeat \
-             too seldom give no steps. Record longer, or write the limits anew with `apex check --init SESSION...`",
+             too seldom give no steps. Record longer, or write the limits anew with `apex check --init --force SESSION...`",
             section.per.name(),
             runs[0].per.name()
         );
@@ -364,9 +368,17 @@ fn device(run: &Measures) -> &'static str {
     if run.on_cpu_device { "the CPU device" } else { "a GPU" }
 }
 
-/// Writes limits that runs keep.
-fn init(path: &Path, runs: &[Measures]) -> anyhow::Result<ExitCode> {
+/// Writes limits that runs keep. Those that are there may have been edited, so only `force` replaces
+/// them.
+fn init(path: &Path, runs: &[Measures], force: bool) -> anyhow::Result<ExitCode> {
     let mut budgets = read(path)?.unwrap_or_default();
+    if !force && budgets.section(runs[0].on_cpu_device).is_some() {
+        bail!(
+            "{} already has limits for runs on {}: replace them with --force, or name another file with --budgets",
+            apex_untrusted::shown(path),
+            device(&runs[0])
+        );
+    }
     let section = Section::of(runs);
     let limits =
         section.limits.len() + section.kernels.values().map(std::collections::BTreeMap::len).sum::<usize>();

@@ -15,7 +15,7 @@ from typing import Any
 from .. import _command
 
 NAME = "libapex_kernels_c.so"
-VERSION = 4
+VERSION = 5
 """Version of the interface that this module speaks."""
 
 ELEMENTS = {"bfloat16": 1, "float16": 2, "float32": 3, "int32": 4}

@@ -181,6 +181,7 @@ def packed_attention_into(
     causal: bool = False,
     window: Optional[Window] = None,
     scale: Optional[float] = None,
+    form: Optional[str] = None,
     stream: Any = None,
 ) -> str:
     """Attention of packed sequences of any tensors that export DLPack, into ``out``; see
@@ -193,6 +194,7 @@ def packed_attention_into(
         log_sum_exp: float32, ``rows · heads`` elements, of one sequence after another, each
             ``[heads, rows]``.
         longest: the most queries and the most keys of a sequence.
+        form: as `packed_attention`.
         stream: as `attention_into`.
 
     Returns, Raises:
@@ -203,7 +205,7 @@ def packed_attention_into(
     outputs = _all(handle, written=True, out=out, log_sum_exp=log_sum_exp)
     shapes = [tensor.shape for tensor in inputs]
     sizes = _problem.packed_sizes(*shapes[:3])
-    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale)
+    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale, form)
     _problem.check_shapes(
         [
             ("out", outputs[0].shape, shapes[0]),
@@ -211,7 +213,7 @@ def packed_attention_into(
             ("starts", shapes[3], (*shapes[3][:1], 2)),
         ]
     )
-    integers = [*sizes, *chosen, *longest]
+    integers = [*sizes, *chosen, *longest, shapes[3][0] - 1]
     ran = _run("attention_sequences_forward", inputs, outputs, integers, [scale], handle)
     return _problem.FORMS[ran - 1]
 

@@ -147,15 +147,19 @@ def packed_sizes(
 
 
 def packed_options(
-    dim: int, causal: bool, window: Optional[Window], scale: Optional[float]
-) -> tuple[tuple[int, int, int, int], float]:
-    """Layout, mask and sides of packed attention, and its scale.
+    dim: int,
+    causal: bool,
+    window: Optional[Window],
+    scale: Optional[float],
+    form: Optional[str],
+) -> tuple[tuple[int, ...], float]:
+    """Layout, mask, sides and form of packed attention, and its scale.
 
     Raises:
         ValueError: there is no such option.
     """
-    chosen = options(dim, causal, window, scale, "bshd", None)
-    return (chosen.layout, chosen.mask, chosen.left, chosen.right), chosen.scale
+    chosen = options(dim, causal, window, scale, "bshd", form)
+    return chosen[:-1], chosen.scale
 
 
 def starts_of(lengths: Sequence[int], key_lengths: Sequence[int]) -> list[tuple[int, int]]:

@@ -435,7 +435,8 @@ def _packed_run(
     out = torch.empty_like(q)
     sums = q.new_empty(q.shape[0] * q.shape[1], dtype=torch.float32)
     outputs = (out, sums)
-    _launch("attention_sequences_forward", (q, k, v, starts), outputs, (*sizes, *options), (scale,))
+    integers = (*sizes, *options)
+    _launch("attention_sequences_forward", (q, k, v, starts), outputs, integers, (scale,), True)
     return outputs
 
 
@@ -507,29 +508,32 @@ def packed_attention(
     causal: bool = False,
     window: Optional[Window] = None,
     scale: Optional[float] = None,
+    form: Optional[str] = None,
 ) -> Tensor:
     """`attention` of sequences of different lengths that lie one after another, with gradients.
 
-    Each sequence gives bit by bit what it gives alone with ``form="flash"``: the portable kernels
-    compute it, on all GPUs; there is no Hopper form yet.
+    Each sequence gives bit by bit what it gives alone in the same form, but for the gradient of
+    ``q`` in the Hopper form, which varies in its last bits.
 
     Args:
         q: ``[rows, heads, dim]``, the rows of all sequences.
         k, v: ``[rows, key_heads, dim]``.
         sequences: their lengths, on the device of ``q``.
         causal, window, scale: as `attention`, for each sequence.
+        form: ``"flash"`` or ``"hopper"``; without it, ``"hopper"`` on Hopper GPUs for heads of 64
+            or 128 elements, and else ``"flash"``, which runs on all GPUs.
 
     Raises:
         As `attention`.
     """
     sizes = _problem.packed_sizes(q.shape, k.shape, v.shape)
-    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale)
+    chosen, scale = _problem.packed_options(sizes[4], causal, window, scale, form)
     if (sizes[2], sizes[3]) != sequences.rows:
         raise ValueError(
             f"q and k have {sizes[2]} and {sizes[3]} rows, and the sequences "
             f"{sequences.rows[0]} and {sequences.rows[1]}"
         )
-    options = [*chosen, *sequences.longest]
+    options = [*chosen, *sequences.longest, sequences.starts.shape[0] - 1]
     given = (q.contiguous(), k.contiguous(), v.contiguous(), sequences.starts)
     out, _ = _packed(*given, options, scale)
     return out

@@ -88,7 +88,12 @@ fn a_run_counts_once_and_runs_of_different_programs_are_not_mixed() {
     assert!(text(&twice.stdout).contains("over 1 run."), "{}", text(&twice.stdout));
 
     record(&sandbox, "longer", "3");
-    let differ = output(&mut sandbox.apex(&["check", "--init", "run", "longer"]), 0);
+    let file = std::fs::read_to_string(sandbox.path("apex-budgets.toml")).unwrap();
+    let again = output(&mut sandbox.apex(&["check", "--init", "run", "longer"]), 125);
+    let why = "apex-budgets.toml already has limits for runs on the CPU device: replace them with --force";
+    assert!(text(&again.stderr).contains(why), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(sandbox.path("apex-budgets.toml")).unwrap(), file);
+    let differ = output(&mut sandbox.apex(&["check", "--init", "--force", "run", "longer"]), 0);
     assert!(text(&differ.stderr).contains("have different arguments"), "{}", text(&differ.stderr));
     output(&mut sandbox.apex(&["demo", "saxpy", "--device", "cpu", "-o", "other"]), 0);
     for command in [&["check", "--init", "run", "other"][..], &["check", "run", "other"]] {

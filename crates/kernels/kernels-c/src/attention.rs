@@ -33,8 +33,12 @@ fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
     }
     let layout = layout_of(layout)?;
     let mask = mask_of(mask, left, right)?;
-    let form = integers::form(NAME, &FORMS, form)?;
+    let form = form_of(form)?;
     Ok((shape, Options { mask, scale: Some(call.numbers[0] as f32), layout, form }))
+}
+
+pub fn form_of(number: i64) -> Result<Option<AttentionForm>, Failure> {
+    integers::form(NAME, &FORMS, number)
 }
 
 pub fn size(name: &str, number: i64) -> Result<usize, Failure> {

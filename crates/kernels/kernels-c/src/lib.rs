@@ -37,7 +37,7 @@ use call::{Call, Failure};
 use operation::Operation;
 
 /// Version of the interface: the functions, what a call looks like, and the table of operations.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 thread_local! {
     /// The last error in this thread.

@@ -77,7 +77,7 @@ const ATTENTION: &[&str] =
     &["batch", "heads", "key_heads", "queries", "keys", "dim", "layout", "mask", "left", "right", "form"];
 
 /// Integers of attention of packed sequences: rows are those of all sequences, and `longest_…` the
-/// most that one of them has. The others are as those of attention.
+/// most that one of them has. `sequences` is their number; the others are as those of attention.
 const SEQUENCES: &[&str] = &[
     "heads",
     "key_heads",
@@ -88,8 +88,10 @@ const SEQUENCES: &[&str] = &[
     "mask",
     "left",
     "right",
+    "form",
     "longest_queries",
     "longest_keys",
+    "sequences",
 ];
 
 /// Integers of a mixture of experts. `gate` is 0 for a softmax, 1 for a sigmoid; `renormalise` 0 or
@@ -268,7 +270,8 @@ impl Operation {
         match &self.code {
             Code::AttentionForward => attention::forward_plan(&kernels, call),
             Code::AttentionBackward => attention::backward_plan(&kernels, call),
-            Code::SequencesForward | Code::SequencesBackward => sequences::plan(&kernels, call),
+            Code::SequencesForward => sequences::plan(&kernels, call, sequences::forward_partial),
+            Code::SequencesBackward => sequences::plan(&kernels, call, sequences::backward_partial),
             Code::ExpertsForward => experts::forward_plan(&kernels, call),
             Code::ExpertsBackward => experts::backward_plan(&kernels, call),
             Code::Norm(norm) => Ok((norms::workspace(&kernels, self, norm, call)?, status::DONE)),

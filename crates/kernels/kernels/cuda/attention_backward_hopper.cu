@@ -111,15 +111,16 @@ struct Stream {
 };
 
 template <class C>
-__device__ __forceinline__ void produce(const Stream& to, const float* statistics, const Problem& p, const Tile& t) {
+__device__ __forceinline__ void produce(const Stream& to, const float* statistics, const Problem& p, const PlannedTile* plan,
+                                        const Tile& t) {
   barrier_expect(to.keys_full, C::KEY_BYTES);
-  tma_load(to.keys, to.key_map, to.keys_full, 0, t.key, 0, t.key_head, t.batch);
+  tma_load_rows(to.keys, to.key_map, to.keys_full, key_place<C::D>(p, plan, t.batch, t.key_head), t.key);
   int stage = 0, parity = 1;
-  for_blocks(p, t, [&](int head, int m, uint32_t block) {
+  for_blocks<C::M>(p, plan, t, [&](int head, int m, uint32_t block) {
     uint32_t full = to.full + 8 * stage;
     barrier_wait(full + 8 * C::STAGES, parity);
     barrier_expect(full, C::QUERY_BYTES + C::STATISTICS_BYTES);
-    tma_load(to.rows + stage * C::QUERY_BYTES, to.map, full, 0, m * C::M, 0, head, t.batch);
+    tma_load_rows(to.rows + stage * C::QUERY_BYTES, to.map, full, query_place<C::D>(p, plan, t.batch, head), m * C::M);
     bulk_load(to.numbers + stage * C::STATISTICS_BYTES, statistics + (2 * static_cast<size_t>(block) + to.which) * C::M,
               C::STATISTICS_BYTES, full);
     if (++stage == C::STAGES) stage = 0, parity ^= 1;
@@ -128,10 +129,10 @@ __device__ __forceinline__ void produce(const Stream& to, const float* statistic
 
 // One warp for each consumer warpgroup: adds its parts of dQ to the sums.
 template <class C>
-__device__ __forceinline__ void add_parts(float* sums, const Problem& p, const Shared<C>& shared, const Tile& t,
-                                          int warpgroup) {
+__device__ __forceinline__ void add_parts(float* sums, const Problem& p, const PlannedTile* plan, const Shared<C>& shared,
+                                          const Tile& t, int warpgroup) {
   constexpr int ELEMENTS = C::PART * 64;
-  for_blocks(p, t, [&](int, int, uint32_t block) {
+  for_blocks<C::M>(p, plan, t, [&](int, int, uint32_t block) {
     named_sync(dq_full(warpgroup), 128 + 32);
     if (first_lane()) {
       bulk_add(sums + (static_cast<size_t>(block) * C::WARPGROUPS + warpgroup) * ELEMENTS, shared.dq + warpgroup * C::PART_BYTES, C::PART_BYTES);
@@ -146,12 +147,13 @@ __device__ __forceinline__ void add_parts(float* sums, const Problem& p, const S
 // A consumer warpgroup. Each thread holds parts of two rows of S^T (`r` = 0, 1), keys that are 8 apart: see wgmma's layout in
 // hopper.cuh.
 template <class C>
-__device__ __forceinline__ void consume(const Problem& p, const Shared<C>& shared, const Tile& t, void* key_gradient,
-                                        void* value_gradient) {
+__device__ __forceinline__ void consume(const Problem& p, const PlannedTile* plan, const Shared<C>& shared, const Tile& t,
+                                        void* key_gradient, void* value_gradient) {
   using T = typename C::T;
   constexpr int S = C::STAGES, M = C::M, N = C::N, D = C::D;
   int warpgroup = __shfl_sync(0xffffffff, thread_now() / 128, 0) - 1;
   int first_key = t.key + warpgroup * 64;
+  Problem its = lengths(p, t.queries, t.keys);
 
   // Descriptors of tiles. K as A of S^T, transposed as A of dQ^T; V as A of dP^T; Q and dO as B of these, transposed as B of
   // dK and dV. Of dQ^T, warpgroups share out the elements of the head where there are 128, else the queries of the block.
@@ -209,7 +211,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       wgmma_wait<1>();  // S
       hold(s);
 
-      weigh<C::MASK, M>(p, s, shared.logs + stage * C::STATISTICS_BYTES, first_key, m * M);
+      weigh<C::MASK, M>(its, s, shared.logs + stage * C::STATISTICS_BYTES, first_key, m * M);
 #pragma unroll
       for (int i = 0; i < M / 4; ++i) weights[i] = pack<T>(s[2 * i], s[2 * i + 1]);
 
@@ -274,11 +276,12 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
     }
   }
 
-  Tile again = tile_at<C>(p, block_now());
+  Tile again = tile_at<C>(p, plan, block_now());
+  long long first_element = key_elements<D>(p, plan, again);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     int key = again.key + warpgroup * 64 + first_row() + 8 * r;
-    long long row = again.batch * p.key_batch + key * p.key_row + again.key_head * p.key_head;
+    long long row = first_element + key * p.key_row;
     auto write = [&](const float* values, void* gradient, float scale) {
       T* to = static_cast<T*>(gradient) + row;
 #pragma unroll
@@ -288,7 +291,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         for (int i = 0; i < 4; ++i)
           w[i] = pack<T>(values[4 * (j + i) + 2 * r] * scale, values[4 * (j + i) + 2 * r + 1] * scale);
         quad_transpose(w, first_column() / 2);  // now each thread has 16 bytes of the row
-        if (key < p.keys) *reinterpret_cast<uint4*>(to + 8 * j + 4 * first_column()) = make_uint4(w[0], w[1], w[2], w[3]);
+        if (key < again.keys) *reinterpret_cast<uint4*>(to + 8 * j + 4 * first_column()) = make_uint4(w[0], w[1], w[2], w[3]);
       }
     };
     write(dk, key_gradient, p.scale);
@@ -299,8 +302,10 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
 template <class C>
 __device__ __forceinline__ void gradient(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
                                          const CUtensorMap& go_map, const float* statistics, float* query_sums,
-                                         void* key_gradient, void* value_gradient, const Problem& p) {
+                                         void* key_gradient, void* value_gradient, const Problem& p,
+                                         const PlannedTile* plan) {
   extern __shared__ uint8_t memory[];
+  if (!exists(p, plan, block_now())) return;
   auto start = [] {
     uint32_t address;
     asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(shared_address(memory)));
@@ -318,29 +323,32 @@ __device__ __forceinline__ void gradient(const CUtensorMap& q_map, const CUtenso
   if (thread_now() < 128) {
     registers_shrink<C::PRODUCER_REGISTERS>();
     Shared<C> shared = start();
-    Tile t = tile_at<C>(p, block_now());
+    Tile t = tile_at<C>(p, plan, block_now());
     int warp = __shfl_sync(0xffffffff, thread_now() / 32, 0);
     if (warp < C::WARPGROUPS) {
-      add_parts<C>(query_sums, p, shared, t, warp);
+      add_parts<C>(query_sums, p, plan, shared, t, warp);
     } else if (warp == 2 && first_lane()) {
-      produce<C>({&k_map, &q_map, shared.k, shared.k_full(), shared.q, shared.logs, shared.q_full(0), 0}, statistics, p, t);
+      produce<C>({&k_map, &q_map, shared.k, shared.k_full(), shared.q, shared.logs, shared.q_full(0), 0}, statistics, p, plan,
+                 t);
     } else if (warp == 3 && first_lane()) {
       produce<C>({&v_map, &go_map, shared.v, shared.v_full(), shared.go, shared.deltas, shared.go_full(0), 1}, statistics, p,
-                 t);
+                 plan, t);
     }
   } else {
     registers_grow<C::CONSUMER_REGISTERS>();
-    consume<C>(p, start(), tile_at<C>(p, block_now()), key_gradient, value_gradient);
+    consume<C>(p, plan, start(), tile_at<C>(p, plan, block_now()), key_gradient, value_gradient);
   }
 }
 
 // A block for each block of queries: reads the sums in their order, and turns them into rows.
 template <class C>
-__device__ __forceinline__ void finish(const float* query_sums, void* query_gradient, const Problem& p) {
+__device__ __forceinline__ void finish(const float* query_sums, void* query_gradient, const Problem& p, const int2* starts,
+                                       int sequences) {
   using T = typename C::T;
   constexpr int PITCH = C::D + 8, VECTORS = C::PART / 8;
   __shared__ alignas(16) T rows[C::M * PITCH];
-  int block = blockIdx.x, head = block / p.query_tiles, m = block % p.query_tiles;
+  int block = blockIdx.x;
+  Rows its = rows_of_block<C>(p, starts, sequences, block);
   int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   const float4* from = reinterpret_cast<const float4*>(query_sums) +
                        (static_cast<long long>(block) * C::WARPGROUPS + warpgroup) * VECTORS * 128 + threadIdx.x % 128;
@@ -358,8 +366,8 @@ __device__ __forceinline__ void finish(const float* query_sums, void* query_grad
   __syncthreads();
   for (int i = threadIdx.x; i < C::M * C::D / 8; i += 128 * C::WARPGROUPS) {
     int row = i / (C::D / 8), column = i % (C::D / 8) * 8;
-    if (m * C::M + row >= p.queries) continue;
-    T* to = const_cast<T*>(row_of_queries(static_cast<const T*>(query_gradient), p, head, m * C::M + row));
+    if (row >= its.count) continue;
+    T* to = static_cast<T*>(query_gradient) + its.element + row * p.query_row;
     *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(rows + row * PITCH + column);
   }
 }
@@ -374,10 +382,11 @@ __device__ __forceinline__ void finish(const float* query_sums, void* query_grad
           const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,                      \
           const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap go_map, const TYPE*,        \
           const TYPE*, const TYPE*, const TYPE*, const float* statistics, float* query_sums, TYPE* key_gradient,     \
-          TYPE* value_gradient, const __grid_constant__ attention::Problem problem) {                                \
+          TYPE* value_gradient, const __grid_constant__ attention::Problem problem,                                  \
+          const attention::PlannedTile* plan) {                                                                      \
     attention::gradient<attention::Chosen<TYPE, D, attention::MASK>>(q_map, k_map, v_map, go_map, statistics,        \
                                                                      query_sums, key_gradient, value_gradient,       \
-                                                                     problem);                                       \
+                                                                     problem, plan);                                 \
   }
 #define BACKWARD_OF(TYPE, NAME, D)                                                                                   \
   BACKWARD(TYPE, NAME, D, FULL, full)                                                                                \
@@ -385,13 +394,15 @@ __device__ __forceinline__ void finish(const float* query_sums, void* query_grad
   BACKWARD(TYPE, NAME, D, WINDOW, window)                                                                            \
   extern "C" __global__ void attention_gradient_start_##NAME##_d##D(                                                 \
       const TYPE* output, const TYPE* output_gradient, const float* log_sum_exps, float* statistics,                 \
-      float* query_sums, const __grid_constant__ attention::Problem problem) {                                       \
+      float* query_sums, const __grid_constant__ attention::Problem problem, const int2* starts, int sequences) {    \
     attention::start<attention::Chosen<TYPE, D, attention::FULL>>(output, output_gradient, log_sum_exps, statistics, \
-                                                                  query_sums, problem);                              \
+                                                                  query_sums, problem, starts, sequences);           \
   }                                                                                                                  \
   extern "C" __global__ void attention_gradient_finish_##NAME##_d##D(                                                \
-      const float* query_sums, TYPE* query_gradient, const __grid_constant__ attention::Problem problem) {           \
-    attention::finish<attention::Chosen<TYPE, D, attention::FULL>>(query_sums, query_gradient, problem);             \
+      const float* query_sums, TYPE* query_gradient, const __grid_constant__ attention::Problem problem,             \
+      const int2* starts, int sequences) {                                                                           \
+    attention::finish<attention::Chosen<TYPE, D, attention::FULL>>(query_sums, query_gradient, problem, starts,      \
+                                                                   sequences);                                       \
   }
 // One binary for each head dimension: DIM comes from the build script.
 #define BACKWARD_TYPES(D) BACKWARD_OF(__nv_bfloat16, bf16, D) BACKWARD_OF(__half, f16, D)

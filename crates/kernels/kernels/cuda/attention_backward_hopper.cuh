@@ -1,8 +1,7 @@
 // What the Hopper forms of attention backward have in common: tiles of keys and the blocks of queries that see them, weights from
 // scores, gradients of scores, and the kernel that runs before the gradients.
 #pragma once
-#include "attention.cuh"
-#include "hopper.cuh"
+#include "attention_tiles.cuh"
 
 namespace attention {
 using namespace hopper;
@@ -45,40 +44,97 @@ __device__ __forceinline__ int first_row() {
 }
 __device__ __forceinline__ int first_column() { return thread_now() % 4 * 2; }
 
-// One tile of work: keys [key, key + N) of one head, and the blocks of queries [first, last) that see some of them.
+// One tile of work: keys [key, key + N) of one head, and the blocks of queries [first, last) that see some of them. Of packed
+// sequences, `batch` is its place in the plan.
 struct Tile {
   int key, key_head, batch, first, last;
+  int queries, keys;  // of the sequence
 };
 
+// Whether there is a tile of this number: grids for packed sequences have some blocks more.
+__device__ __forceinline__ bool exists(const Problem& p, const PlannedTile* plan, int index) {
+  return !plan || index < plan->row * p.key_heads;
+}
+
 template <class C>
-__device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
+__device__ __forceinline__ Tile tile_at(const Problem& p, const PlannedTile* plan, int index) {
   Tile t;
-  int key_tiles = (p.keys + C::N - 1) / C::N;
+  int key_tiles = plan ? plan->row : (p.keys + C::N - 1) / C::N;
   int per_group = p.head_group * key_tiles;
   int group = index / per_group;
   int within = index - group * per_group;
   int heads = min(p.head_group, p.key_heads * p.batch - group * p.head_group);
   int n = within / heads;  // with causal masks the first keys are seen by most queries: the longest tiles come first
   int head = group * p.head_group + (within - n * heads);
-  t.key = n * C::N;
-  t.batch = head / p.key_heads;
-  t.key_head = head - t.batch * p.key_heads;
+  t.queries = p.queries;
+  t.keys = p.keys;
+  if (plan) {
+    const PlannedTile& its = plan[1 + n];
+    t.key = its.row;
+    t.queries = its.queries;
+    t.keys = its.keys;
+    t.batch = 1 + n;
+    t.key_head = head;
+  } else {
+    t.key = n * C::N;
+    t.batch = head / p.key_heads;
+    t.key_head = head - t.batch * p.key_heads;
+  }
+  Problem its = lengths(p, t.queries, t.keys);
   int begin, end, unused;
-  seen_from<C::MASK>(p, t.key, begin, unused);
-  seen_from<C::MASK>(p, min(t.key + C::N, p.keys) - 1, unused, end);
+  seen_from<C::MASK>(its, t.key, begin, unused);
+  seen_from<C::MASK>(its, min(t.key + C::N, t.keys) - 1, unused, end);
   t.first = begin / C::M;
   t.last = max(t.first, (end + C::M - 1) / C::M);
   return t;
 }
 
+// Blocks of queries of a head.
+template <int M>
+__device__ __forceinline__ int blocks_of_head(const Problem& p, const PlannedTile* plan, const Tile& t) {
+  return plan ? (t.queries + M - 1) / M : p.query_tiles;
+}
+// The number of the first of them among all.
+template <int M>
+__device__ __forceinline__ uint32_t first_block_of(const Problem& p, const PlannedTile* plan, const Tile& t, int head) {
+  if (plan) return plan[t.batch].first_block * p.heads + head * blocks_of_head<M>(p, plan, t);
+  return (t.batch * p.heads + head) * p.query_tiles;
+}
+
+// The first element of the tile's head of keys.
+template <int D>
+__device__ __forceinline__ long long key_elements(const Problem& p, const PlannedTile* plan, const Tile& t) {
+  if (plan) return packed_elements<D>(rows_first<D>(p), plan[t.batch].key, t.keys, p.key_heads, t.key_head);
+  return t.batch * p.key_batch + t.key_head * p.key_head;
+}
+
+// Where block `number` of M queries lies: a row of O, of dO and of dQ, and a log-sum-exp.
+struct Rows {
+  long long element, sum;  // of the first row
+  int count;               // rows that exist, at most M
+};
+template <class C>
+__device__ __forceinline__ Rows rows_of_block(const Problem& p, const int2* starts, int sequences, int number) {
+  if (starts) {
+    QueryBlock b = query_block<C::M>(starts, sequences, p.heads, number);
+    if (!b.exists) return {0, 0, 0};
+    long long element = packed_elements<C::D>(rows_first<C::D>(p), b.query, b.queries, p.heads, b.head);
+    return {element + b.row * p.query_row, static_cast<long long>(b.query) * p.heads + b.head * b.queries + b.row,
+            min(b.queries - b.row, C::M)};
+  }
+  int head = number / p.query_tiles, row = number % p.query_tiles * C::M;
+  return {head / p.heads * p.query_batch + head % p.heads * p.query_head + row * p.query_row,
+          static_cast<long long>(head) * p.queries + row, min(p.queries - row, C::M)};
+}
+
 // Calls `body` for each block of queries of the tile, with the head of queries, the number of the block in the head, and that
 // among all blocks: fewer than 2^32, since each has sums of dQ in memory.
-template <typename Body>
-__device__ __forceinline__ void for_blocks(const Problem& p, const Tile& t, Body body) {
+template <int M, typename Body>
+__device__ __forceinline__ void for_blocks(const Problem& p, const PlannedTile* plan, const Tile& t, Body body) {
   int group = p.heads / p.key_heads;
 #pragma unroll 1
   for (int head = t.key_head * group, last = head + group; head < last; ++head) {
-    uint32_t first_block = (t.batch * p.heads + head) * p.query_tiles;
+    uint32_t first_block = first_block_of<M>(p, plan, t, head);
 #pragma unroll 1
     for (int m = t.first; m < t.last; ++m) body(head, m, first_block + m);
   }
@@ -134,21 +190,23 @@ __device__ __forceinline__ void score_gradients(const float (&weights)[M / 2], c
 // fill up the last block of each head.
 template <class C>
 __device__ __forceinline__ void start(const void* output, const void* output_gradient, const float* log_sum_exps,
-                                      float* statistics, float* query_sums, const Problem& p) {
+                                      float* statistics, float* query_sums, const Problem& p, const int2* starts,
+                                      int sequences) {
   using T = typename C::T;
   constexpr int LANES = C::D / 8;
-  int padded = p.query_tiles * C::M;
-  long long rows = static_cast<long long>(p.batch) * p.heads * padded;
+  int blocks = starts ? first_block<C::M>(p.queries, sequences) * p.heads : p.batch * p.heads * p.query_tiles;
+  long long rows = static_cast<long long>(blocks) * C::M;
   long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   // A warp's lanes stay together: rows * LANES is a multiple of 32.
   for (long long at = first; at < rows * LANES; at += static_cast<long long>(gridDim.x) * blockDim.x) {
     long long row = at / LANES;
-    int lane = at % LANES, head = row / padded, query = row % padded;
+    int lane = at % LANES, within = row % C::M;
+    Rows its = rows_of_block<C>(p, starts, sequences, row / C::M);
     float sum = 0.0f;
-    if (query < p.queries) {
-      uint4 o = *reinterpret_cast<const uint4*>(row_of_queries(static_cast<const T*>(output), p, head, query) + 8 * lane);
-      uint4 g =
-          *reinterpret_cast<const uint4*>(row_of_queries(static_cast<const T*>(output_gradient), p, head, query) + 8 * lane);
+    if (within < its.count) {
+      long long element = its.element + within * p.query_row + 8 * lane;
+      uint4 o = *reinterpret_cast<const uint4*>(static_cast<const T*>(output) + element);
+      uint4 g = *reinterpret_cast<const uint4*>(static_cast<const T*>(output_gradient) + element);
       auto add = [&](uint32_t a, uint32_t b) {
         float2 x = unpack<T>(a), y = unpack<T>(b);
         sum = fmaf(x.x, y.x, fmaf(x.y, y.y, sum));
@@ -158,7 +216,7 @@ __device__ __forceinline__ void start(const void* output, const void* output_gra
 #pragma unroll
     for (int d = LANES / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
     if (lane == 0) {
-      float log = query < p.queries ? log_sum_exps[static_cast<long long>(head) * p.queries + query] : -INFINITY;
+      float log = within < its.count ? log_sum_exps[its.sum + within] : -INFINITY;
       float* to = statistics + row / C::M * (2 * C::M) + row % C::M;
       to[0] = log == -INFINITY ? INFINITY : log * LOG2_E;
       to[C::M] = sum;

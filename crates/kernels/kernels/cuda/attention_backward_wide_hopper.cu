@@ -114,7 +114,7 @@ struct Stream {
 template <class C, int STAGES>
 __device__ __forceinline__ void produce(const Stream& to, const float* statistics, const Problem& p, const Tile& t) {
   int stage = 0, parity = 1;
-  for_blocks(p, t, [&](int head, int m, uint32_t block) {
+  for_blocks<C::M>(p, nullptr, t, [&](int head, int m, uint32_t block) {
     uint32_t full = to.full + 8 * stage;
     barrier_wait(full + 8 * STAGES, parity);
     barrier_expect(full, C::TILE_BYTES + C::STATISTICS_BYTES);
@@ -314,7 +314,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
     }
   }
 
-  Tile again = tile_at<C>(p, cluster_now<C>());
+  Tile again = tile_at<C>(p, nullptr, cluster_now<C>());
   write_keys<T, D>(p, again, again.key + cluster_rank() * C::KEYS, sum, gradient, FIRST ? 1.0f : p.scale);
 }
 
@@ -341,7 +341,7 @@ __device__ __forceinline__ void gradient(const CUtensorMap& q_map, const CUtenso
   if (role == 0) {
     registers_shrink<C::PRODUCER_REGISTERS>();
     Shared<C> shared = start();
-    Tile t = tile_at<C>(p, cluster_now<C>());
+    Tile t = tile_at<C>(p, nullptr, cluster_now<C>());
     int rank = cluster_rank(), key = t.key + rank * C::KEYS;
     int warp = __shfl_sync(0xffffffff, thread_now() / 32, 0);
     bool some = t.first < t.last;  // nobody waits for keys that no query sees
@@ -357,10 +357,10 @@ __device__ __forceinline__ void gradient(const CUtensorMap& q_map, const CUtenso
     }
   } else if (role == 1) {
     registers_grow<C::CONSUMER_REGISTERS>();
-    consume<C, true>(p, start(), tile_at<C>(p, cluster_now<C>()), query_sums, value_gradient);
+    consume<C, true>(p, start(), tile_at<C>(p, nullptr, cluster_now<C>()), query_sums, value_gradient);
   } else {
     registers_grow<C::CONSUMER_REGISTERS>();
-    consume<C, false>(p, start(), tile_at<C>(p, cluster_now<C>()), query_sums, key_gradient);
+    consume<C, false>(p, start(), tile_at<C>(p, nullptr, cluster_now<C>()), query_sums, key_gradient);
   }
   cluster_sync();
 }
@@ -412,7 +412,7 @@ __device__ __forceinline__ void finish(const float* query_sums, void* query_grad
       const TYPE* output, const TYPE* output_gradient, const float* log_sum_exps, float* statistics,                 \
       float* query_sums, const __grid_constant__ attention::Problem problem) {                                       \
     attention::start<attention::Config<TYPE, attention::FULL>>(output, output_gradient, log_sum_exps, statistics,    \
-                                                               query_sums, problem);                                 \
+                                                               query_sums, problem, nullptr, 0);                     \
   }                                                                                                                  \
   extern "C" __global__ void attention_gradient_finish_##NAME##_d256(                                                \
       const float* query_sums, TYPE* query_gradient, const __grid_constant__ attention::Problem problem) {           \

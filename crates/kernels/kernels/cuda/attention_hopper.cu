@@ -28,8 +28,7 @@
 // - A row that has seen no key yet has the maximum -infinity; weights are then computed against 0, which makes them 0.
 //   Only blocks that are masked can leave a row in that state.
 // - Rows and keys that lie outside the tensors are read as zeros (TMA), masked, and not written.
-#include "attention.cuh"
-#include "hopper.cuh"
+#include "attention_tiles.cuh"
 
 namespace attention {
 using namespace hopper;
@@ -107,27 +106,47 @@ struct Shared {
   }
 };
 
-// One tile of work: queries [row, row + M) of one head, and the blocks of keys [first, last) that they see.
+// One tile of work: queries [row, row + M) of one head, and the blocks of keys [first, last) that they see. Of packed sequences,
+// `batch` is its place in the plan.
 struct Tile {
   int row, head, batch, first, last;
+  int queries, keys;  // of the sequence
 };
 
+// Tiles of queries of one head, of all sequences if they are packed.
+__device__ __forceinline__ int tiles_of_head(const Problem& p, const PlannedTile* plan) {
+  return plan ? plan->row : p.query_tiles;
+}
+
 template <class C>
-__device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
+__device__ __forceinline__ Tile tile_at(const Problem& p, const PlannedTile* plan, int index) {
   Tile t;
-  int per_group = p.head_group * p.query_tiles;
+  int query_tiles = tiles_of_head(p, plan);
+  int per_group = p.head_group * query_tiles;
   int group = index / per_group;
   int within = index - group * per_group;
   int heads = min(p.head_group, p.heads * p.batch - group * p.head_group);
   int q = within / heads;
   int head = group * p.head_group + (within - q * heads);
-  if (C::MASK == CAUSAL) q = p.query_tiles - 1 - q;  // longest first
-  t.row = C::MASK == CAUSAL ? p.queries - (p.query_tiles - q) * C::M : q * C::M;
-  t.batch = head / p.heads;
-  t.head = head - t.batch * p.heads;
+  t.queries = p.queries;
+  t.keys = p.keys;
+  if (plan) {
+    const PlannedTile& its = plan[1 + q];
+    t.row = its.row;
+    t.queries = its.queries;
+    t.keys = its.keys;
+    t.batch = 1 + q;
+    t.head = head;
+  } else {
+    if (C::MASK == CAUSAL) q = query_tiles - 1 - q;  // longest first
+    t.row = C::MASK == CAUSAL ? p.queries - (query_tiles - q) * C::M : q * C::M;
+    t.batch = head / p.heads;
+    t.head = head - t.batch * p.heads;
+  }
+  Problem its = lengths(p, t.queries, t.keys);
   int begin, end, unused;
-  seen<C::MASK>(p, t.row, begin, unused);
-  seen<C::MASK>(p, min(t.row + C::M, p.queries) - 1, unused, end);
+  seen<C::MASK>(its, t.row, begin, unused);
+  seen<C::MASK>(its, min(t.row + C::M, t.queries) - 1, unused, end);
   t.first = begin / C::N;
   t.last = max(t.first, (end + C::N - 1) / C::N);
   return t;
@@ -137,7 +156,8 @@ __device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
 // blocks of threads that are done; the last one resets both, for the next launch.
 template <class C>
 __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
-                                        const Problem& p, const Shared<C>& shared, unsigned* counters, int tiles) {
+                                        const Problem& p, const PlannedTile* plan, const Shared<C>& shared,
+                                        unsigned* counters, int tiles) {
   constexpr int S = C::STAGES;
   Queue queue{shared.tiles()};
   uint32_t blocks = 0;  // blocks of keys so far, of all tiles: decides stage and parity
@@ -145,7 +165,7 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
   for (int index = blockIdx.x, next; index < tiles; index = next) {
     queue.put(index);
     next = gridDim.x + atomicAdd(counters, 1u);
-    Tile t = tile_at<C>(p, index);
+    Tile t = tile_at<C>(p, plan, index);
     if (t.first >= t.last) continue;
     int key_head = t.head / (p.heads / p.key_heads);
     auto load = [&](const CUtensorMap& map, uint32_t to, uint32_t full, uint32_t block, int n) {
@@ -153,17 +173,18 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
       full += 8 * stage;
       barrier_wait(full + 8 * S, (block / S & 1) ^ 1);
       barrier_expect(full, C::BLOCK_BYTES);
-      tma_load(to + stage * C::BLOCK_BYTES, &map, full, 0, n * C::N, 0, key_head, t.batch);
+      tma_load_rows(to + stage * C::BLOCK_BYTES, &map, full, key_place<C::D>(p, plan, t.batch, key_head), n * C::N);
     };
     // V of a block is needed after K of the next.
     int n = t.last - 1;
     load(k_map, shared.k, shared.k_full(0), blocks, n);
+    Place of_queries = query_place<C::D>(p, plan, t.batch, t.head);
 #pragma unroll 1
     for (int i = 0; i < C::WARPGROUPS; ++i) {
       uint32_t part = q_stage * C::WARPGROUPS + i;
       barrier_wait(shared.q_empty(part), q_parity);
       barrier_expect(shared.q_full(part), C::Q_BYTES);
-      tma_load(shared.q + part * C::Q_BYTES, &q_map, shared.q_full(part), 0, t.row + i * 64, 0, t.head, t.batch);
+      tma_load_rows(shared.q + part * C::Q_BYTES, &q_map, shared.q_full(part), of_queries, t.row + i * 64);
     }
     if (++q_stage == C::Q_STAGES) q_stage = 0, q_parity ^= 1;
 #pragma unroll 1
@@ -183,8 +204,8 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
 
 // A consumer warpgroup. Each thread holds parts of two rows (`r` = 0, 1), 8 apart: see wgmma's layout in hopper.cuh.
 template <class C>
-__device__ __forceinline__ void consume(const Problem& p, const Shared<C>& shared, void* output, float* log_sum_exps,
-                                        int tiles) {
+__device__ __forceinline__ void consume(const Problem& p, const PlannedTile* plan, const Shared<C>& shared, void* output,
+                                        float* log_sum_exps, int tiles) {
   using T = typename C::T;
   constexpr int S = C::STAGES, N = C::N, D = C::D;
   int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0) - 1;
@@ -207,7 +228,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
   if (warpgroup == C::WARPGROUPS - 1) pass_turn();
 
   for (int index; (index = queue.take()) < tiles;) {
-    Tile t = tile_at<C>(p, index);
+    Tile t = tile_at<C>(p, plan, index);
+    Problem its = lengths(p, t.queries, t.keys);
     float o[D / 2];
     float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
 #pragma unroll
@@ -258,7 +280,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           int begin, end;
-          seen<C::MASK>(p, t.row + my_row + 8 * r, begin, end);
+          seen<C::MASK>(its, t.row + my_row + 8 * r, begin, end);
           begin -= n * N + 2 * quad;
           end -= n * N + 2 * quad;
 #pragma unroll
@@ -307,8 +329,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
 
       // Blocks that none of this warpgroup's rows sees are let go.
       int from = t.row + warpgroup * 64, unused_begin, seen_end;
-      seen<C::MASK>(p, min(from + 63, p.queries - 1), unused_begin, seen_end);
-      if (from >= p.queries || from + 63 < 0) seen_end = 0;
+      seen<C::MASK>(its, min(from + 63, t.queries - 1), unused_begin, seen_end);
+      if (from >= t.queries || from + 63 < 0) seen_end = 0;
       int last = max(t.first, min(t.last, (seen_end + N - 1) / N));
 #pragma unroll 1
       for (int n = t.last - 1; n >= last; --n) {
@@ -360,11 +382,11 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
           for (int i = 0; i < D / 2; ++i) o[i] *= rescale[(i / 2) % 2];
         };
         // All rows of this warpgroup see all of the blocks [full_first, full_last), and parts of the others.
-        int full_first = t.first, full_last = p.keys / N;
+        int full_first = t.first, full_last = t.keys / N;
         if (C::MASK != FULL) {
           int begin, end, unused;
-          seen<C::MASK>(p, t.row + warpgroup * 64, unused, end);
-          seen<C::MASK>(p, t.row + warpgroup * 64 + 63, begin, unused);
+          seen<C::MASK>(its, t.row + warpgroup * 64, unused, end);
+          seen<C::MASK>(its, t.row + warpgroup * 64 + 63, begin, unused);
           full_last = max(end, 0) / N;
           full_first = max(t.first, (begin + N - 1) / N);
         }
@@ -387,14 +409,21 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       }
     }
 
+    long long first_element = t.batch * p.query_batch + t.head * p.query_head;
+    long long first_sum = (static_cast<long long>(t.batch) * p.heads + t.head) * p.queries;
+    if (plan) {
+      int start = plan[t.batch].query;
+      first_element = packed_elements<D>(rows_first<D>(p), start, t.queries, p.heads, t.head);
+      first_sum = static_cast<long long>(start) * p.heads + t.head * t.queries;
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
       float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
       int row = t.row + my_row + 8 * r;
-      bool inside = row < p.queries && (C::MASK != CAUSAL || row >= 0);
-      T* to = static_cast<T*>(output) + t.batch * p.query_batch + row * p.query_row + t.head * p.query_head;
+      bool inside = row < t.queries && (C::MASK != CAUSAL || row >= 0);
+      T* to = static_cast<T*>(output) + first_element + row * p.query_row;
 #pragma unroll
       for (int j = 0; j < D / 8; j += 4) {
         uint32_t w[4];
@@ -404,16 +433,15 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         quad_transpose(w, quad);  // now each thread has 16 bytes of the row
         if (inside) *reinterpret_cast<uint4*>(to + 8 * (j + quad)) = make_uint4(w[0], w[1], w[2], w[3]);
       }
-      if (inside && quad == 0)
-        log_sum_exps[(static_cast<long long>(t.batch) * p.heads + t.head) * p.queries + row] =
-            log_sum_exp(p, top[r], sum[r]);
+      if (inside && quad == 0) log_sum_exps[first_sum + row] = log_sum_exp(p, top[r], sum[r]);
     }
   }
 }
 
 template <class C>
 __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
-                                        void* output, float* log_sum_exps, unsigned* counters, const Problem& p) {
+                                        void* output, float* log_sum_exps, unsigned* counters, const Problem& p,
+                                        const PlannedTile* plan) {
   extern __shared__ uint8_t memory[];
   Shared<C> shared((shared_address(memory) + 1023) & ~1023u);
   int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
@@ -424,13 +452,13 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     tma_prefetch(&v_map);
   }
   __syncthreads();
-  int tiles = p.query_tiles * p.heads * p.batch;
+  int tiles = tiles_of_head(p, plan) * p.heads * p.batch;
   if (warpgroup == 0) {
     registers_shrink<C::PRODUCER_REGISTERS>();
-    if (threadIdx.x == 0) produce<C>(q_map, k_map, v_map, p, shared, counters, tiles);
+    if (threadIdx.x == 0) produce<C>(q_map, k_map, v_map, p, plan, shared, counters, tiles);
   } else {
     registers_grow<C::CONSUMER_REGISTERS>();
-    consume<C>(p, shared, output, log_sum_exps, tiles);
+    consume<C>(p, plan, shared, output, log_sum_exps, tiles);
   }
 }
 
@@ -443,9 +471,10 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
       attention_hopper_##NAME##_d##D##_##MASK_NAME(                                                                  \
           const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,                      \
           const __grid_constant__ CUtensorMap v_map, const TYPE*, const TYPE*, const TYPE*, TYPE* output,            \
-          float* log_sum_exps, unsigned* counters, const __grid_constant__ attention::Problem problem) {             \
+          float* log_sum_exps, unsigned* counters, const __grid_constant__ attention::Problem problem,               \
+          const attention::PlannedTile* plan) {                                                                      \
     attention::forward<attention::Chosen<TYPE, D, attention::MASK>>(q_map, k_map, v_map, output, log_sum_exps,       \
-                                                                    counters, problem);                              \
+                                                                    counters, problem, plan);                        \
   }
 #define ATTENTION_MASKS(TYPE, NAME, D)   \
   ATTENTION(TYPE, NAME, D, FULL, full)     \

@@ -44,7 +44,7 @@ fn check<T: Number>(heads: &Shape, lengths: &[(usize, usize)], options: &Options
     let form = attention
         .forward_sequences_into(&q, &k, &v, &mut found, &mut found_sums, &sequences, options, stream)
         .unwrap();
-    assert_eq!(form, AttentionForm::Flash);
+    assert_eq!(form, attention.form_of_sequences(heads, options).unwrap());
     let close = |name: &str, found: &Buffer<T>, expected: &[f64], tolerance: f64| {
         let off = distance(wide(&found.to_vec().unwrap()).into_iter(), expected);
         assert!(off < tolerance, "{lengths:?} {heads:?} {options:?}: relative error of {name} {off}");
@@ -166,13 +166,20 @@ fn what_sequences_do_not_have_is_refused() {
         let options = Options { form, ..Options::default() };
         attention.forward_sequences(&q, &k, &k, &sequences, &options).map(|done| done.form)
     };
-    assert_eq!(forward(3 * 2 * 64, None).unwrap(), AttentionForm::Flash);
-    for form in [AttentionForm::Hopper, AttentionForm::Standard, AttentionForm::Decode] {
+    assert_eq!(forward(3 * 2 * 64, None).unwrap(), attention.fastest());
+    let widest = Shape { dim: 256, ..HEADS };
+    let hopper = Options { form: Some(AttentionForm::Hopper), ..Options::default() };
+    let error = attention.form_of_sequences(&widest, &hopper).unwrap_err().to_string();
+    assert!(error.ends_with("with heads of 256 elements; the flash form has"), "{error}");
+    for form in [AttentionForm::Standard, AttentionForm::Decode] {
         let error = forward(3 * 2 * 64, Some(form)).unwrap_err();
         assert!(matches!(error, Error::Form { .. }), "{error}");
-        let why = "it has no sequences of different lengths yet; the flash form has";
+        let why = "it has no sequences of different lengths; the flash form has";
         assert!(error.to_string().ends_with(why), "{error}");
     }
+    let fastest = attention.fastest();
+    let error = forward(3 * 2 * 64, Some(AttentionForm::Hopper));
+    assert_eq!(error.is_ok(), fastest == AttentionForm::Hopper);
     let error = forward(64, None).unwrap_err().to_string();
     assert_eq!(
         error,

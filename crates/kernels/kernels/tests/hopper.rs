@@ -7,7 +7,7 @@ mod common;
 
 use apex_gpu::Device;
 use apex_kernels::moe::{self, Moe, MoeForm};
-use apex_kernels::{Attention, AttentionForm, Mask, Options, Shape, reference};
+use apex_kernels::{Attention, AttentionForm, Layout, Mask, Options, Saved, Sequences, Shape, reference};
 use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 
@@ -26,6 +26,66 @@ fn attention<T: Number>(device: &Device, dim: usize, mask: Mask, [queries, keys]
         let close = found == expected || (found - expected).abs() <= 2e-5 * (1.0 + expected.abs());
         assert!(close, "{shape:?} {options:?}: log-sum-exp {found}, not {expected}");
     }
+}
+
+/// Packed sequences, forward and backward, against the reference.
+fn sequences<T: Number>(device: &Device, heads: &Shape, lengths: &[(usize, usize)], options: &Options) {
+    let sequences = Sequences::new(device, heads, lengths).unwrap();
+    let all = *sequences.all();
+    let shapes: Vec<Shape> =
+        lengths.iter().map(|&(queries, keys)| Shape { queries, keys, ..*heads }).collect();
+    let [q, given] = [1, 4].map(|seed| random::<T>(seed, all.query_elements(), 0.5));
+    let [k, v] = [2, 3].map(|seed| random::<T>(seed, all.key_elements(), 0.5));
+    let host = [&q, &k, &v, &given].map(|values| wide(values));
+    let (output, sums) =
+        reference::forward_sequences(&host[0], &host[1], &host[2], &shapes, options).unwrap();
+    let gradients =
+        reference::backward_sequences(&host[0], &host[1], &host[2], &host[3], &shapes, options).unwrap();
+
+    let [q, k, v, given] = [&q, &k, &v, &given].map(|values| device.upload(values).unwrap());
+    let attention = Attention::new(device).unwrap();
+    let done = attention.forward_sequences(&q, &k, &v, &sequences, options).unwrap();
+    assert_eq!(done.form, AttentionForm::Hopper);
+    let saved = Saved { q: &q, k: &k, v: &v, output: &done.output, log_sum_exp: &done.log_sum_exp };
+    let (of, form) = attention.backward_sequences(&saved, &given, &sequences, options).unwrap();
+    assert_eq!(form, AttentionForm::Hopper);
+    for (name, found, expected, tolerance) in [
+        ("O", &done.output, &output, T::TOLERANCE),
+        ("dQ", &of.q, &gradients[0], 3.0 * T::TOLERANCE),
+        ("dK", &of.k, &gradients[1], 3.0 * T::TOLERANCE),
+        ("dV", &of.v, &gradients[2], 3.0 * T::TOLERANCE),
+    ] {
+        let off = distance(wide(&found.to_vec().unwrap()).into_iter(), expected);
+        assert!(off < tolerance, "{lengths:?} {heads:?} {options:?}: relative error of {name} {off}");
+    }
+    for (found, expected) in done.log_sum_exp.to_vec().unwrap().into_iter().map(f64::from).zip(sums) {
+        let is_close = found == expected || (found - expected).abs() <= 2e-5 * (1.0 + expected.abs());
+        assert!(is_close, "{lengths:?} {options:?}: log-sum-exp {found}, not {expected}");
+    }
+}
+
+/// What a sequence gives beside others, which hold nothing but NaN, are the bits that it gives
+/// alone. The gradient of Q is summed in an order that varies.
+fn sequences_among_nan(device: &Device, heads: &Shape) {
+    let (attention, length) = (Attention::new(device).unwrap(), 75);
+    let options = Options { mask: Mask::Causal, layout: Layout::RowsFirst, ..Options::default() };
+    let compute = |lengths: &[(usize, usize)], before: usize, after: usize| {
+        let values = |seed, heads: usize| {
+            let nan = |rows: usize| vec![f16::NAN; rows * heads * 64];
+            let own = random::<f16>(seed, length * heads * 64, 2.0);
+            device.upload(&[nan(before), own, nan(after)].concat()).unwrap()
+        };
+        let [q, given] = [1, 4].map(|seed| values(seed, heads.heads));
+        let [k, v] = [2, 3].map(|seed| values(seed, heads.key_heads));
+        let sequences = Sequences::new(device, heads, lengths).unwrap();
+        let done = attention.forward_sequences(&q, &k, &v, &sequences, &options).unwrap();
+        let saved = Saved { q: &q, k: &k, v: &v, output: &done.output, log_sum_exp: &done.log_sum_exp };
+        let (of, _) = attention.backward_sequences(&saved, &given, &sequences, &options).unwrap();
+        [(&done.output, heads.heads), (&of.k, heads.key_heads), (&of.v, heads.key_heads)]
+            .map(|(found, heads)| found.to_vec().unwrap()[before * heads * 64..][..length * heads * 64].to_vec())
+    };
+    let alone = compute(&[(length, length)], 0, 0);
+    assert_eq!(compute(&[(10, 10), (length, length), (40, 40)], 10, 40), alone);
 }
 
 fn experts<T: Number>(device: &Device) {
@@ -67,6 +127,16 @@ fn the_cpu_device_of_9_0_executes_the_hopper_forms() {
     attention::<f16>(&device, 64, Mask::Window { left: Some(30), right: Some(0) }, [100, 210]);
     attention::<bf16>(&device, 128, Mask::Causal, [130, 130]);
     attention::<bf16>(&device, 256, Mask::Causal, [70, 90]);
+    let heads = Shape { batch: 1, heads: 2, key_heads: 1, queries: 0, keys: 0, dim: 64 };
+    let lengths = [(70, 130), (0, 9), (5, 0), (129, 129), (33, 20)];
+    let options = Options { mask: Mask::Causal, layout: Layout::RowsFirst, ..Options::default() };
+    sequences::<bf16>(&device, &heads, &lengths, &options);
+    let window = Mask::Window { left: Some(30), right: Some(3) };
+    let options = Options { mask: window, layout: Layout::HeadsFirst, ..Options::default() };
+    sequences::<f16>(&device, &heads, &lengths[..2], &options);
+    let wider = Shape { heads: 1, dim: 128, ..heads };
+    sequences::<bf16>(&device, &wider, &[(20, 20), (65, 130)], &Options::default());
+    sequences_among_nan(&device, &heads);
     experts::<bf16>(&device);
     experts::<f16>(&device);
 }

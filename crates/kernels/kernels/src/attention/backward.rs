@@ -3,10 +3,11 @@
 
 use std::sync::PoisonError;
 
-use apex_gpu::{Buffer, Device, Stream};
+use apex_gpu::{Buffer, Device, Launch, Stream};
 
 use crate::attention::hopper;
 use crate::attention::problem::Problem;
+use crate::attention::sequences::tiles_of;
 use crate::attention::shape::{Mask, Options, Shape};
 use crate::attention::{Attention, AttentionForm, Call};
 use crate::images::{Code, Image};
@@ -91,16 +92,28 @@ impl Config {
         }
     }
 
-    /// Rows of queries, with those that fill up the last block of each head.
-    fn rows(&self, shape: &Shape) -> usize {
-        shape.batch * shape.heads * shape.queries.div_ceil(self.queries) * self.queries
+    /// Blocks of queries of all heads; of so many packed sequences, at most.
+    fn blocks(&self, shape: &Shape, sequences: Option<usize>) -> usize {
+        let of_head = match sequences {
+            None => shape.queries.div_ceil(self.queries),
+            Some(count) => tiles_of(shape.queries, self.queries, count),
+        };
+        shape.batch * shape.heads * of_head
     }
 
-    /// Elements of the sums that become the gradient of Q, and of the statistics of rows.
-    fn partial(&self, shape: &Shape) -> [usize; 2] {
-        let rows = self.rows(shape);
-        [rows * shape.dim, 2 * rows]
+    /// Elements of the sums that become the gradient of Q, and of the statistics of rows, with
+    /// those that fill up the last block of each head; behind the statistics lies the plan of
+    /// packed sequences.
+    fn partial(&self, shape: &Shape, sequences: Option<usize>) -> [usize; 2] {
+        let rows = self.blocks(shape, sequences) * self.queries;
+        let plan = sequences.map_or(0, |count| hopper::plan_words(tiles_of(shape.keys, KEYS, count)));
+        [rows * shape.dim, 2 * rows + plan]
     }
+}
+
+/// Elements of the partial results of a backward pass over `count` packed sequences.
+pub fn sequences_partial(all: &Shape, count: usize) -> [usize; 2] {
+    Config::of(all.dim).partial(all, Some(count))
 }
 
 /// The same of the flash form, which has one statistic for each row.
@@ -205,7 +218,7 @@ impl Attention {
             gradients.v.clear_on(stream)?;
             return Ok(form);
         }
-        let call = Call { attention: self, problem, shape, mask: options.mask, stream };
+        let call = Call { attention: self, problem, shape, sequences: None, mask: options.mask, stream };
         match form {
             AttentionForm::Hopper => call.hopper_backward(saved, output_gradient, gradients)?,
             _ => call.flash_backward(saved, output_gradient, gradients)?,
@@ -216,7 +229,7 @@ impl Attention {
     /// Elements of both buffers between the kernels of a backward pass in this form.
     pub(super) fn backward_partial(&self, form: AttentionForm, shape: &Shape) -> [usize; 2] {
         if form == AttentionForm::Hopper {
-            Config::of(shape.dim).partial(shape)
+            Config::of(shape.dim).partial(shape, None)
         } else {
             flash_partial(shape)
         }
@@ -271,7 +284,7 @@ impl Call<'_> {
 
     /// A kernel that prepares statistics of rows, one that computes, and one that rounds the
     /// gradient of Q.
-    fn hopper_backward<T: Element>(
+    pub fn hopper_backward<T: Element>(
         &self,
         saved: &Saved<'_, T>,
         output_gradient: &Buffer<T>,
@@ -279,46 +292,80 @@ impl Call<'_> {
     ) -> Result<()> {
         let (shape, attention, config) = (self.shape, self.attention, Config::of(self.shape.dim));
         let mut problem = self.problem;
-        let query_tiles = shape.queries.div_ceil(config.queries);
-        problem.query_tiles = query_tiles as i32;
-        problem.head_group = head_group(shape, self.mask) as i32;
+        let count = self.sequences.map(|sequences| sequences.count);
+        problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
+        problem.head_group = self.key_head_group() as i32;
         let kernel = |part: &str, mask: &str| {
             let name = format!("attention_gradient{part}_{}_d{}{mask}", T::NAME, shape.dim);
             attention.kernel(config.image, &name)
         };
         let (start, finish) = (kernel("_start", "")?, kernel("_finish", "")?);
         let main = kernel("", &format!("_{}", self.mask_name()))?;
-        let rows = config.rows(shape);
+        let (query_blocks, partial) = (config.blocks(shape, count), config.partial(shape, count));
+        let rows = query_blocks * config.queries;
         // Whoever panicked while holding the buffers left whole ones.
         let mut workspace = attention.workspace.lock().unwrap_or_else(PoisonError::into_inner);
-        let [sums, statistics] = workspace.reserve(config.partial(shape), self.stream)?;
+        let [sums, statistics] = workspace.reserve(partial, self.stream)?;
+        if let Some(sequences) = self.sequences {
+            let (of_keys, block) = (true, config.queries);
+            let tiles = hopper::Tiles { of_keys, rows: KEYS, others: block, block };
+            self.plan(sequences, &tiles, statistics.slice_mut(2 * rows..partial[1]))?;
+        }
 
         let blocks = (rows * shape.dim / 8).div_ceil(FEW_THREADS).min(MOST_BLOCKS) as u32;
         let launch = start.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
         let launch = launch.arg(saved.output).arg(output_gradient).arg(saved.log_sum_exp);
+        let launch = launch.arg(&mut *statistics).arg(&mut *sums).arg(problem);
         // SAFETY: the buffers have the sizes that the problem says; rows are counted with those
         // that fill up the last block of each head, and have `dim` sums and two statistics each.
-        unsafe { launch.arg(&mut *statistics).arg(&mut *sums).arg(problem).launch()? };
+        unsafe { self.with_starts(launch).launch()? };
 
         let queries = |buffer| self.query_map(buffer, [config.queries, config.panels]);
         let keys = |buffer| self.key_map(buffer, [KEYS / config.cluster, config.panels]);
         let (q_map, gradient_map) = (queries(saved.q)?, queries(output_gradient)?);
         let (k_map, v_map) = (keys(saved.k)?, keys(saved.v)?);
-        let tiles = shape.batch * shape.key_heads * shape.keys.div_ceil(KEYS);
+        let of_head = count.map_or(shape.keys.div_ceil(KEYS), |count| tiles_of(shape.keys, KEYS, count));
+        let tiles = shape.batch * shape.key_heads * of_head;
         let launch = main.launch([(tiles * config.cluster) as u32, 1, 1], [THREADS, 1, 1]);
         let launch = launch.shared(config.shared);
         let launch = launch.on(self.stream).arg(q_map).arg(k_map).arg(v_map).arg(gradient_map);
         let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(output_gradient).arg(&*statistics);
-        let launch = launch.arg(&mut *sums).arg(&mut gradients.k).arg(&mut gradients.v);
+        let launch = launch.arg(&mut *sums).arg(&mut gradients.k).arg(&mut gradients.v).arg(problem);
+        let launch = match self.sequences {
+            _ if shape.dim == 256 => launch,
+            None => launch.arg(hopper::NO_PLAN),
+            Some(_) => launch.arg(statistics.slice(2 * rows..)),
+        };
         // SAFETY: as above; the maps describe the buffers, and the first kernel has written all
         // statistics and cleared all sums.
-        unsafe { launch.arg(problem).launch()? };
+        unsafe { launch.launch()? };
 
-        let blocks = (shape.batch * shape.heads * query_tiles) as u32;
-        let launch = finish.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
+        let launch = finish.launch([query_blocks as u32, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
+        let launch = launch.arg(&*sums).arg(&mut gradients.q).arg(problem);
         // SAFETY: as above.
-        unsafe { launch.arg(&*sums).arg(&mut gradients.q).arg(problem).launch()? };
+        unsafe { self.with_starts(launch).launch()? };
         Ok(())
+    }
+
+    /// A launch with the starts of packed sequences and their number, which kernels for the largest
+    /// heads do not take.
+    fn with_starts<'a>(&'a self, launch: Launch<'a>) -> Launch<'a> {
+        match self.sequences {
+            _ if self.shape.dim == 256 => launch,
+            None => launch.arg(hopper::NO_PLAN).arg(0i32),
+            Some(sequences) => launch.arg(&sequences.starts).arg(sequences.count as i32),
+        }
+    }
+
+    /// Heads of keys whose tiles are interleaved.
+    fn key_head_group(&self) -> usize {
+        match self.sequences {
+            None => head_group(self.shape, self.mask),
+            Some(sequences) => {
+                let shape = Shape { queries: sequences.longest[0].max(1), ..*self.shape };
+                head_group(&shape, Mask::Causal)
+            }
+        }
     }
 }
 

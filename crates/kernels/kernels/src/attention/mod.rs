@@ -205,7 +205,7 @@ impl Attention {
             log_sum_exp.write_on(&vec![f32::NEG_INFINITY; shape.rows()], stream)?;
             return Ok(form);
         }
-        let call = Call { attention: self, problem, shape, mask: options.mask, stream };
+        let call = Call { attention: self, problem, shape, sequences: None, mask: options.mask, stream };
         let tensors = Tensors { q, k, v, output, log_sum_exp };
         match form {
             AttentionForm::Standard => call.standard(tensors)?,
@@ -241,6 +241,8 @@ struct Call<'a> {
     attention: &'a Attention,
     problem: Problem,
     shape: &'a Shape,
+    /// Packed sequences, all of which are in `shape`.
+    sequences: Option<&'a Sequences>,
     mask: Mask,
     stream: &'a Stream,
 }

@@ -1,8 +1,9 @@
 //! Packed batches of sequences of different lengths (also called varlen, by `cu_seqlens`):
-//! `cuda/attention_sequences.cuh`.
+//! `cuda/attention_sequences.cuh`, and `cuda/attention_tiles.cuh` for the Hopper form.
 //!
-//! Invariant: what is computed for a sequence is what a call with this sequence alone computes, bit
-//! by bit: the kernels are compiled from the flash form's source, and only look elsewhere for rows.
+//! Invariant: what is computed for a sequence is what a call with this sequence alone computes in
+//! the same form, bit by bit, but for the gradient of Q in the Hopper form: the kernels are
+//! compiled from the same source, and only look elsewhere for rows.
 
 use std::sync::PoisonError;
 
@@ -10,7 +11,7 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Options, Shape};
-use crate::attention::{Attention, AttentionForm, Call, Gradients, Output, Saved, backward, portable};
+use crate::attention::{Attention, AttentionForm, Call, Gradients, Output, Saved, Tensors, backward, portable};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -55,11 +56,11 @@ pub struct Sequences {
     /// Heads and their dimension, a batch of one, and the rows of all sequences.
     all: Shape,
     /// Their number.
-    count: usize,
+    pub(super) count: usize,
     /// The most queries and the most keys that one of them has.
-    longest: [usize; 2],
+    pub(super) longest: [usize; 2],
     /// The queries and keys of the sequences before each, and at the end those of all.
-    starts: Buffer<[u32; 2]>,
+    pub(super) starts: Buffer<[u32; 2]>,
 }
 
 impl Sequences {
@@ -120,9 +121,16 @@ impl Sequences {
     }
 }
 
+/// Tiles of `rows` rows each for `all` rows of `count` sequences, at most: a sequence ends in the
+/// middle of one.
+pub fn tiles_of(all: usize, rows: usize, count: usize) -> usize {
+    all / rows + count
+}
+
 impl Attention {
-    /// As [`Attention::forward`], for sequences of different lengths. The flash form computes it;
-    /// no other has sequences yet.
+    /// As [`Attention::forward`], for sequences of different lengths. If no form is asked for, it is
+    /// the Hopper form where the device and the head dimension (64 or 128) allow it, and else the
+    /// flash form; no other form has sequences.
     ///
     /// # Errors
     /// As [`Attention::forward_sequences_into`].
@@ -145,8 +153,8 @@ impl Attention {
     /// As [`Attention::forward_into`], for sequences of different lengths.
     ///
     /// # Errors
-    /// As [`Attention::forward_into`]; [`Error::Form`](crate::Error::Form) if another form than
-    /// [`AttentionForm::Flash`] is asked for.
+    /// As [`Attention::forward_into`]; [`Error::Form`](crate::Error::Form) if the form has no
+    /// sequences.
     #[expect(clippy::too_many_arguments, reason = "three inputs, two outputs, and what to do")]
     pub fn forward_sequences_into<T: Element>(
         &self,
@@ -166,11 +174,17 @@ impl Attention {
         all.check_keys("V", v.len())?;
         all.check_queries("the output", output.len())?;
         all.check_log_sum_exp(log_sum_exp.len())?;
-        let form = self.form_of_sequences(options)?;
+        let form = self.form_of_sequences(all, options)?;
         if all.rows() == 0 {
             return Ok(form);
         }
-        let call = Call { attention: self, problem, shape: all, mask: options.mask, stream };
+        let sequences_there = Some(sequences);
+        let call =
+            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        if form == AttentionForm::Hopper && all.keys > 0 {
+            call.hopper(Tensors { q, k, v, output, log_sum_exp })?;
+            return Ok(form);
+        }
         let name = format!("attention_flash_sequences_{}_d{}", T::NAME, all.dim);
         let kernel = self.kernel(FORWARD, &name)?;
         let grid = sequences.grid(all.heads, portable::FLASH_ROWS, sequences.longest[0]);
@@ -204,8 +218,8 @@ impl Attention {
     /// As [`Attention::backward_into`], for sequences of different lengths.
     ///
     /// # Errors
-    /// As [`Attention::backward_into`]; [`Error::Form`](crate::Error::Form) if another form than
-    /// [`AttentionForm::Flash`] is asked for.
+    /// As [`Attention::backward_into`]; [`Error::Form`](crate::Error::Form) if the form has no
+    /// sequences.
     pub fn backward_sequences_into<T: Element>(
         &self,
         saved: &Saved<'_, T>,
@@ -218,8 +232,14 @@ impl Attention {
         let all = &sequences.all;
         let problem = Problem::new(all, options)?;
         backward::check(saved, output_gradient, gradients, all)?;
-        let form = self.form_of_sequences(options)?;
-        let call = Call { attention: self, problem, shape: all, mask: options.mask, stream };
+        let form = self.form_of_sequences(all, options)?;
+        let sequences_there = Some(sequences);
+        let call =
+            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        if form == AttentionForm::Hopper && all.rows() > 0 && all.keys > 0 {
+            call.hopper_backward(saved, output_gradient, gradients)?;
+            return Ok(form);
+        }
         let kernel = |part| {
             let name = format!("attention_gradient_{part}_sequences_{}_d{}", T::NAME, all.dim);
             self.kernel(BACKWARD, &name)
@@ -253,12 +273,24 @@ impl Attention {
         Ok(form)
     }
 
-    /// The flash form, unless another is asked for.
-    fn form_of_sequences(&self, options: &Options) -> Result<AttentionForm> {
-        match options.form.unwrap_or(AttentionForm::Flash) {
-            AttentionForm::Flash => Ok(AttentionForm::Flash),
-            form => {
-                let why = "it has no sequences of different lengths yet; the flash form has".to_owned();
+    /// The form that computes packed sequences with these heads: the fastest that there is, unless
+    /// one is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Form`](crate::Error::Form) if the form that is asked for has no sequences, or does
+    /// not run on this device.
+    pub fn form_of_sequences(&self, all: &Shape, options: &Options) -> Result<AttentionForm> {
+        let refusal = if all.dim == 256 {
+            Some("it has no sequences of different lengths with heads of 256 elements; the flash form has".to_owned())
+        } else {
+            crate::hopper::refusal(&self.device)
+        };
+        match (options.form, refusal) {
+            (Some(AttentionForm::Flash), _) | (None, Some(_)) => Ok(AttentionForm::Flash),
+            (None | Some(AttentionForm::Hopper), None) => Ok(AttentionForm::Hopper),
+            (Some(form @ AttentionForm::Hopper), Some(why)) => Err(self.refused(form, why)),
+            (Some(form), _) => {
+                let why = "it has no sequences of different lengths; the flash form has".to_owned();
                 Err(self.refused(form, why))
             }
         }

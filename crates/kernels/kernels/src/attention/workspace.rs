@@ -11,7 +11,7 @@ use apex_gpu::{Buffer, Stream};
 
 use crate::Result;
 use crate::attention::problem::Problem;
-use crate::attention::{Attention, AttentionForm, Options, Shape};
+use crate::attention::{Attention, AttentionForm, Options, Shape, backward, hopper};
 use crate::workspace::reserve;
 
 /// Memory between the kernels of a call.
@@ -47,6 +47,41 @@ impl Attention {
         Ok(match options.form.unwrap_or_else(|| self.form_for(shape)) {
             AttentionForm::Decode => self.decode_partial(shape),
             AttentionForm::Standard | AttentionForm::Flash | AttentionForm::Hopper => [0, 0],
+        })
+    }
+
+    /// Elements of [`Workspace::partial`] that a forward pass over `count` packed sequences needs,
+    /// whose rows are those of `all`.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_sequences_into`].
+    pub fn forward_sequences_workspace(
+        &self,
+        all: &Shape,
+        count: usize,
+        options: &Options,
+    ) -> Result<[usize; 2]> {
+        Problem::new(all, options)?;
+        Ok(match self.form_of_sequences(all, options)? {
+            AttentionForm::Hopper => [hopper::forward_plan_words(all, count), 0],
+            _ => [0, 0],
+        })
+    }
+
+    /// The same of a backward pass.
+    ///
+    /// # Errors
+    /// As [`Attention::backward_sequences_into`].
+    pub fn backward_sequences_workspace(
+        &self,
+        all: &Shape,
+        count: usize,
+        options: &Options,
+    ) -> Result<[usize; 2]> {
+        Problem::new(all, options)?;
+        Ok(match self.form_of_sequences(all, options)? {
+            AttentionForm::Hopper => backward::sequences_partial(all, count),
+            _ => backward::flash_partial(all),
         })
     }
 

@@ -5,6 +5,7 @@ use apex_counts::Direction;
 use crate::code::Op;
 use crate::launch::MAX_SHARED;
 use crate::matrix::MatrixStep;
+use crate::memory::bulk;
 use crate::observe::probe::Moment;
 use crate::observe::survey::{self, Spot};
 use crate::operands::{AccessArgs, AccessKind};
@@ -60,11 +61,12 @@ fn of_bulk_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
     // Zeros have no source.
     let from = args.data[0].is_some().then(|| survey::generic_spots(moment, args.data[0]));
     let to = survey::spots(moment, args);
+    let stores = if args.copied == bulk::ADDEND { Direction::Atomic } else { Direction::Store };
     let mut requests = Vec::new();
     each_lane(moment.lanes.mask, |lane| {
         let (mask, bytes) = (1 << lane, sizes[lane]);
         requests.extend(from.map(|spots| Request { mask, spots, bytes, direction: Direction::Load }));
-        requests.push(Request { mask, spots: to, bytes, direction: Direction::Store });
+        requests.push(Request { mask, spots: to, bytes, direction: stores });
     });
     requests
 }

@@ -239,6 +239,10 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
     let spaces = [form.take_space(), form.take_space()];
     let counted =
         form.take_one(&[Flag::CompletesBytes, Flag::BulkGroup]).map(|how| how == Flag::CompletesBytes);
+    let adds = line.instruction.mnemonic.text().starts_with("cp.reduce.");
+    if adds {
+        take_addition(line, form)?;
+    }
     let ([Some(to), Some(from)], Some(counted)) = (spaces, counted) else {
         return invalid("`cp.async.bulk` needs two state spaces, and how it is waited for");
     };
@@ -263,7 +267,18 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
     let to = load_store::address(compiler, destination, Some(to))?;
     let data = Reg::list(&[from, object]);
     let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Bulk);
-    compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
+    let (run, copied) = if adds { (bulk::add(), bulk::ADDEND) } else { (bulk::copy(), 0) };
+    compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises: counted, ..to });
+    Ok(())
+}
+
+/// Takes the modifiers of a bulk reduction, of which there is one: sums of float32 in global memory.
+fn take_addition(line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let mnemonic = line.instruction.mnemonic.text();
+    if !(mnemonic.contains(".bulk.global.") && mnemonic.ends_with(".add.f32")) {
+        return unsupported(format!("`{mnemonic}` is not supported"));
+    }
+    form.take_all();
     Ok(())
 }
 
