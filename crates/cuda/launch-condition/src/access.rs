@@ -46,6 +46,13 @@ pub struct Span {
     pub is_written: bool,
 }
 
+impl Span {
+    /// Bytes between two spans; 0 if they touch.
+    fn distance(&self, other: &Span) -> u64 {
+        self.start.max(other.start).saturating_sub(self.end.min(other.end))
+    }
+}
+
 /// The addresses that a launch accesses, if they are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -112,7 +119,18 @@ impl Spans {
     pub const UNKNOWN: Spans =
         Spans { spans: [Span { start: 0, end: 0, is_written: false }; MOST_SPANS], count: MOST_SPANS + 1 };
 
+    /// Adds a span. It becomes part of one of its kind that it touches. Where there is no room, it
+    /// becomes part of the nearest one, with the memory between them: more than what is accessed
+    /// costs order, and is never wrong.
     fn push(&mut self, span: Span) -> Option<()> {
+        let known = self.spans.get_mut(..self.count)?;
+        let of_its_kind = known.iter_mut().filter(|known| known.is_written == span.is_written);
+        let nearest = of_its_kind.min_by_key(|known| known.distance(&span));
+        let has_room = self.count < MOST_SPANS;
+        if let Some(known) = nearest.filter(|known| !has_room || known.distance(&span) == 0) {
+            (known.start, known.end) = (known.start.min(span.start), known.end.max(span.end));
+            return Some(());
+        }
         *self.spans.get_mut(self.count)? = span;
         self.count += 1;
         Some(())
@@ -231,13 +249,43 @@ mod tests {
         );
         assert_eq!(spans(&kernel(true), 0x10_0010, 0x20_0000, 0), Some(vec![]), "nothing is accessed");
         let both = spans(&kernel(false), 0x10_1000, 0, 16).unwrap();
-        assert_eq!(both.len(), 2, "the end of one allocation is the beginning of the next");
+        assert_eq!(both, [(0x10_0000, 0x10_2000, true)], "the end of one allocation begins the next");
         assert_eq!(spans(&kernel(false), 0x20_1000, 0, 16).unwrap(), [(0x20_0000, 0x20_1000, true)]);
         // The range says nothing about a negative number.
         assert_eq!(
             spans(&kernel(true), 0x10_0010, 0x20_0000, -1),
             spans(&kernel(false), 0x10_0010, 0x20_0000, 1)
         );
+    }
+
+    fn pushed(spans: impl IntoIterator<Item = (u64, u64, bool)>) -> Spans {
+        let mut all = Spans { spans: [Span::default(); MOST_SPANS], count: 0 };
+        let mut is_taken = true;
+        for (start, end, is_written) in spans {
+            is_taken &= all.push(Span { start, end, is_written }).is_some();
+        }
+        if is_taken { all } else { Spans::UNKNOWN }
+    }
+
+    #[test]
+    fn spans_that_touch_are_one() {
+        let found = pushed([(10, 20, true), (20, 30, true), (5, 12, true), (28, 40, false), (50, 60, true)]);
+        let found: Vec<_> = found.known().unwrap().iter().map(|span| (span.start, span.end)).collect();
+        assert_eq!(found, [(5, 30), (28, 40), (50, 60)]);
+    }
+
+    #[test]
+    fn many_spans_cover_all_that_is_accessed() {
+        let parts = (0..100).map(|at| (1000 * (at * 37 % 100), 1000 * (at * 37 % 100) + 10, at % 3 == 0));
+        let found = pushed(parts.clone());
+        let found = found.known().unwrap();
+        assert_eq!(found.len(), MOST_SPANS);
+        for (start, end, is_written) in parts {
+            let holds = |span: &Span| span.start <= start && end <= span.end && span.is_written == is_written;
+            assert!(found.iter().any(holds), "{start}");
+        }
+        let of_one_kind = (0..MOST_SPANS as u64).map(|at| (100 * at, 100 * at + 10, true));
+        assert!(pushed(of_one_kind.chain([(7, 9, false)])).known().is_none(), "no span of its kind");
     }
 
     #[test]

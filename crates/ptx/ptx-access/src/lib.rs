@@ -49,7 +49,7 @@ mod text;
 pub use barrier::{Barrier, Reason};
 pub use launch::Extent;
 pub use launch_condition::{Given, Range};
-pub use schedulable::schedulable;
+pub use schedulable::{schedulable, schedulable_kernel};
 pub use sets::{Base, Memory, Parameter, Sets, Use};
 
 /// A neglect of the analysis, which tests plant to see that they notice.

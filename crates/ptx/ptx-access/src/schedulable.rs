@@ -22,6 +22,14 @@ pub fn schedulable(module: &Module, mut goes_on: impl FnMut() -> bool) -> Vec<Ke
     kernels.map_while(|kernel| goes_on().then(|| of_kernel(module, kernel))).flatten().collect()
 }
 
+/// The memory that one kernel of a module accesses; `None` if the module has no code of it.
+pub fn schedulable_kernel(module: &Module, kernel: &str) -> Option<KernelAccess> {
+    let is_it = |function: &&Function| {
+        &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
+    };
+    of_kernel(module, module.functions().find(is_it)?)
+}
+
 fn of_kernel(module: &Module, kernel: &Function) -> Option<KernelAccess> {
     let sets = Sets::of(module, &kernel.name)?;
     let is_open = sets.is_known() && !is_observable(kernel);

@@ -57,7 +57,7 @@ pub const SCHEDULED_PARAMETERS: usize = 256;
 /// Most images of which it is known whether the session has them.
 pub const IMAGES: usize = 1 << 11;
 /// Most different arguments of a configuration that are kept.
-pub const ARGUMENTS_OF_CONFIG: usize = 8;
+pub const ARGUMENTS_OF_CONFIG: usize = 32;
 /// Most different arguments of all configurations together.
 pub const ARGUMENTS: usize = 1 << 13;
 /// Linkers at a time whose inputs are held.

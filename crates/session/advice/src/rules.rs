@@ -31,6 +31,7 @@ mod growing_steps;
 mod host_bound;
 mod host_function;
 mod host_memory;
+mod independent_kernels;
 pub(crate) mod known;
 mod language;
 mod launch_bound;
@@ -359,6 +360,7 @@ pub static RULES: &[Rule] = &[
     by_code::atomics::SHARED,
     promoted_doubles::RULE,
     by_code::chains::SEARCH,
+    independent_kernels::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

@@ -15,7 +15,7 @@ mod adjacent;
 mod given;
 mod judge;
 
-pub use given::{Argument, Given};
+pub use given::{Argument, Given, around};
 
 use apex_ordered::Order;
 use apex_predict_session::programs::Programs;

@@ -17,6 +17,7 @@ mod code;
 mod collectives;
 mod costs;
 mod counts;
+mod data_flow;
 mod devices;
 mod geometry;
 mod growth;
@@ -72,6 +73,7 @@ pub use code::{
 };
 pub use collectives::{CollectiveLaunch, CollectiveSeries};
 pub use counts::KernelCounts;
+pub use data_flow::{DataFlow, FlowLaunch};
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use growth::Growth;
@@ -123,6 +125,9 @@ pub struct Profile {
     pub streams: Vec<Stream>,
     /// Repeated sequences of launches, by the launches that they cover.
     pub sequences: Vec<Sequence>,
+    /// Data flow of repeated steps, where the arguments of their launches were recorded.
+    #[serde(skip)]
+    pub data_flows: Vec<DataFlow>,
     /// Each process's use of each device over time.
     pub activities: Vec<Activity>,
     /// The collectives of each process one by one. They may be many: [`Profile::by_rank`] says what

@@ -56,6 +56,7 @@ impl Loaded {
     fn of(session: Session, profile: Profile, machine: Machine) -> Self {
         let predictions = predict(&profile);
         let mut profile = profile.with(predictions);
+        profile.data_flows = apex_data_flow::of_session(&session, &profile);
         profile.recorder.problems.extend(machine.problems.iter().cloned());
         let left = MappedControl::open(&session.dir).ok().and_then(|control| control.complaint());
         profile.recorder.problems.extend(left);

@@ -7,7 +7,8 @@
 //! bit by bit in all ways, and those of the host in f64.
 //!
 //! `schedule rows serial` measures runs in rows without a wait between them, of one way alone, as a
-//! program does that `apex run --fast=schedule` runs (`rows-try` in the small size).
+//! program does that `apex run --fast=schedule` runs (`rows-try` in the small size, `rows-few` few
+//! of them, for a recording).
 //!
 //! `schedule bench ROUNDS` prints a line of JSON for each program, size and round, in which the
 //! four ways take turns; `schedule try ROUNDS` does so in a size for machines without a GPU.
@@ -113,9 +114,10 @@ fn main() -> Result<()> {
         [] => (&[0], 0),
         ["try", pairs] => (&[0], rounds(pairs)),
         ["bench", pairs] => (&[1, 2], rounds(pairs)),
-        ["rows", way] => return rows(&device, way, &[1, 2]),
-        ["rows-try", way] => return rows(&device, way, &[0]),
-        _ => panic!("usage: schedule [try|bench ROUNDS] or schedule rows|rows-try WAY"),
+        ["rows", way] => return rows(&device, way, &[1, 2], RUNS),
+        ["rows-few", way] => return rows(&device, way, &[1, 2], 0),
+        ["rows-try", way] => return rows(&device, way, &[0], RUNS),
+        _ => panic!("usage: schedule [try|bench ROUNDS] or schedule rows|rows-few|rows-try WAY"),
     };
     eprintln!("{}: {}", device.name(), device.kind());
     let kernels = Kernels::new(&device)?;
@@ -133,7 +135,7 @@ const ROW: usize = 20;
 
 /// Prints a line for each program and size: the median time of a run in a row of runs of one way,
 /// and the error of the result.
-fn rows(device: &Device, way: &str, scales: &[usize]) -> Result<()> {
+fn rows(device: &Device, way: &str, scales: &[usize], most: usize) -> Result<()> {
     let way = NAMES.iter().position(|name| *name == way).expect("serial, graph, streams or schedule");
     let kernels = Kernels::new(device)?;
     for (&scale, make) in scales.iter().flat_map(|scale| programs::ALL.iter().map(move |make| (scale, make)))
@@ -142,7 +144,7 @@ fn rows(device: &Device, way: &str, scales: &[usize]) -> Result<()> {
         let mut ways = Ways::new(device, program.as_mut())?;
         program.poison()?;
         let (begin, mut times) = (Instant::now(), Vec::new());
-        while times.len() < 5 || times.len() < RUNS && begin.elapsed().as_secs_f64() < MOST_SECONDS {
+        while times.len() < 5 || times.len() < most && begin.elapsed().as_secs_f64() < MOST_SECONDS {
             let start = Instant::now();
             (0..ROW).try_for_each(|_| ways.run(way, program.as_mut()))?;
             device.synchronize()?;

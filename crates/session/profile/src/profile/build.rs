@@ -389,6 +389,7 @@ impl Builder {
             memory_over_time: self.memory_over_time,
             streams: self.streams,
             sequences: self.sequences,
+            data_flows: Vec::new(),
             activities: self.activities,
             collectives: self.collectives,
             defects: self.defects,

@@ -54,9 +54,12 @@ pub const MOST: usize = 32;
 const FEWEST: usize = 8;
 /// The number of times that a sequence must have come before a graph is made of it.
 const SIGHTINGS: u32 = 2;
-/// The interval between batches of a sequence that are launched one by one, so that their kernels
-/// are timed.
-const SINGLE_INTERVAL: u32 = 16;
+/// The intervals between batches of a sequence that are launched one by one, so that their kernels
+/// are timed: at first, and from [`SETTLED_USES`] on. A program of short kernels waits for such a
+/// batch several times as long.
+const SINGLE_INTERVALS: [u32; 2] = [16, 64];
+/// Uses of a graph after which its kernels have been timed often enough.
+const SETTLED_USES: u32 = 128;
 /// Calls that are made one by one, where there are no batches, before that is asked again.
 const CALLS_BETWEEN_LOOKS: usize = 256;
 /// Most nodes of all graphs together: a node takes the driver some 10 KiB.
@@ -271,7 +274,7 @@ impl Batches {
         }
         let Some(known) = self.chains.get_mut(&key) else { return self.one_by_one(count) };
         known.uses = known.uses.wrapping_add(1);
-        if known.uses.is_multiple_of(SINGLE_INTERVAL) {
+        if known.uses.is_multiple_of(SINGLE_INTERVALS[usize::from(known.uses > SETTLED_USES)]) {
             return self.one_by_one(count);
         }
         let has_edges = known.edges == plan.edges || !heeds("schedule-pattern");
