@@ -21,5 +21,6 @@ pub mod random;
 pub mod recording;
 pub mod report;
 pub mod runner;
+pub mod tensor;
 pub mod values;
 pub mod workers;

@@ -93,6 +93,9 @@ enum Action {
     Generate {
         /// The folder.
         out: PathBuf,
+        /// In place of these, programs for compute capability 9.0: numbers from 0 on.
+        #[arg(long)]
+        hopper: Option<u64>,
     },
     /// Run a share of the cases (worker processes).
     #[command(hide = true)]
@@ -122,6 +125,9 @@ struct Run {
     /// Stop after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Programs for compute capability 9.0, in place of the others: these numbers, from 0 on.
+    #[arg(long)]
+    hopper: Option<u64>,
 }
 
 /// The source of cases.
@@ -137,11 +143,15 @@ struct Source {
 
 impl Source {
     /// The cases whose names begin with `only`.
-    fn cases(&self, only: &str) -> Result<Vec<Case>> {
+    fn cases(&self, run: &Run) -> Result<Vec<Case>> {
+        let only = run.only.as_str();
         if let Some(folder) = &self.corpus {
             return Ok(read(folder, only)?.cases.into_iter().map(|(case, _)| case).collect());
         }
-        let mut cases = generate::cases();
+        let mut cases = match run.hopper {
+            Some(count) => (0..count).map(generate::hopper::case).collect(),
+            None => generate::cases(),
+        };
         cases.retain(|case| case.name.starts_with(only));
         if let Some(folder) = &self.onto {
             let there = Corpus::read(folder)?;
@@ -170,6 +180,9 @@ impl Run {
             self.only.clone().into(),
         ]);
         command.extend(source.arguments());
+        if let Some(count) = self.hopper {
+            command.extend(["--hopper".into(), count.to_string().into()]);
+        }
         let deadline = self.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         Workers { command, workers: self.workers.max(1), deadline }.run(count)
     }
@@ -195,7 +208,7 @@ struct Recording {
 fn record(run: &Run, recording: Recording) -> Result<()> {
     let Recording { onto, out, driver, date, whole } = recording;
     let source = Source { onto, ..Source::default() };
-    let cases = source.cases(&run.only)?;
+    let cases = source.cases(run)?;
     let mut haul = run.outcomes(&source, cases.len())?;
     let missing = haul.outcomes.iter().filter(|outcome| outcome.is_none()).count();
     let ran = cases.into_iter().zip(haul.outcomes).filter_map(|(case, outcome)| Some((case, outcome?)));
@@ -254,7 +267,8 @@ fn check(run: &Run, folder: &Path, brief: bool) -> Result<bool> {
 
 fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
     let corpus = read(folder, form)?;
-    let run = Run { driver: driver.to_owned(), only: form.to_owned(), workers: 1, seconds: None };
+    let run =
+        Run { driver: driver.to_owned(), only: form.to_owned(), workers: 1, seconds: None, hopper: None };
     let source = Source { corpus: Some(folder.to_owned()), ..Source::default() };
     let haul = run.outcomes(&source, corpus.cases.len())?;
     for ((case, recorded), found) in corpus.cases.iter().zip(haul.outcomes) {
@@ -297,9 +311,13 @@ fn lacking(corpus: Option<&Path>, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn write_ptx(out: &Path) -> Result<()> {
+fn write_ptx(out: &Path, hopper: Option<u64>) -> Result<()> {
     std::fs::create_dir_all(out)?;
-    for case in generate::cases() {
+    let cases = match hopper {
+        Some(count) => (0..count).map(generate::hopper::case).collect(),
+        None => generate::cases(),
+    };
+    for case in cases {
         let name = case.name.replace(['/', ':'], "-");
         std::fs::write(out.join(format!("{name}.ptx")), case.ptx).with_context(|| case.name)?;
     }
@@ -319,9 +337,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Action::Explain { form, driver, corpus } => explain(&form, &driver, &corpus)?,
         Action::Lacking { corpus, only } => lacking(corpus.as_deref(), only.as_deref())?,
-        Action::Generate { out } => write_ptx(&out)?,
+        Action::Generate { out, hopper } => write_ptx(&out, hopper)?,
         Action::Work { run, source, start, stride } => {
-            let cases = source.cases(&run.only)?;
+            let cases = source.cases(&run)?;
             if stride == 0 {
                 bail!("a stride of 0 never ends");
             }

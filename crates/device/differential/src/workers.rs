@@ -15,7 +15,7 @@ use crate::case::Case;
 use crate::recording::Outcome;
 use crate::runner::{self, Ran};
 use anyhow::{Context, Result, bail};
-use apex_driver::Device;
+use apex_driver::{Device, Library};
 use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -46,12 +46,12 @@ pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write)
     // driver may hang too.
     unsafe { libc::alarm(3 * CASE_SECONDS) };
     let driver = CString::new(driver)?;
-    let mut device = Device::open_driver(&driver)?;
+    let (library, mut device) = (Library::open(&driver)?, Device::open_driver(&driver)?);
     write_frame(output, READY, &Outcome::Results(device.name().as_bytes().to_vec()), false)?;
     for index in (share.start..cases.len()).step_by(share.stride) {
         // SAFETY: as above.
         unsafe { libc::alarm(CASE_SECONDS) };
-        let Ran { outcome, context_lost } = runner::run(&device, &cases[index]);
+        let Ran { outcome, context_lost } = runner::run(&device, library, &cases[index]);
         let failed = matches!(outcome, Outcome::Failed(_));
         write_frame(output, index, &outcome, failed)?;
         if failed {
