@@ -183,17 +183,18 @@ def load(options):
 
 
 def programs(options):
+    """Runs the programs; progress goes to standard error."""
     out, began = options.out / "programs", time.monotonic()
     command = [options.differential, "record", "--driver", "libcuda.so.1", "--hopper", options.count, "--out", out, "--whole"]
-    command += ["--workers", os.cpu_count(), "--seconds", options.seconds, "--driver-version", hardware().split(",")[-1].strip()]
-    command += ["--date", datetime.date.today().isoformat()]
+    command += ["--workers", options.workers, "--seconds", options.seconds, "--case-seconds", 4]
+    command += ["--driver-version", hardware().split(",")[-1].strip(), "--date", datetime.date.today().isoformat()]
     environment = os.environ | {"CUDA_CACHE_DISABLE": "1"}
-    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in command], env=environment, stdout=subprocess.PIPE, text=True, check=False)
     said = done.stdout.splitlines()
     failed = [line for line in said if ": " in line]
     results = head() | {"status": done.returncode, "seconds": round(time.monotonic() - began, 1), "said": said[-2:], "failed": failed}
     (options.out / "universal-programs.json").write_text(json.dumps(results, indent=1) + "\n")
-    print(json.dumps(results)[:3000], done.stderr[-2000:])
+    print(json.dumps(results)[:1500])
     return done.returncode
 
 
@@ -210,7 +211,8 @@ def main():
     verb = verbs.add_parser("programs", help="run random programs for compute capability 9.0")
     verb.add_argument("--differential", type=lambda path: Path(path).absolute(), required=True)
     verb.add_argument("--count", type=int, default=2000)
-    verb.add_argument("--seconds", type=int, default=150)
+    verb.add_argument("--seconds", type=int, default=60, help="after which no program begins")
+    verb.add_argument("--workers", type=int, default=8, help="processes, each with a context")
     verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     verb = verbs.add_parser("client", help="load one file")
     verb.add_argument("file")

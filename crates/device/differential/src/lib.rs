@@ -13,6 +13,7 @@ pub mod case;
 pub mod compare;
 pub mod corpus;
 pub mod coverage;
+pub mod digest;
 pub mod generate;
 pub mod image;
 pub mod kernel;

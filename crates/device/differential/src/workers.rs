@@ -19,10 +19,12 @@ use apex_driver::{Device, Library};
 use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Seconds after which a case counts as hanging.
-const CASE_SECONDS: u32 = 20;
+/// Seconds after which a case counts as hanging, and opening a driver.
+pub const CASE_SECONDS: u32 = 20;
+const OPEN_SECONDS: u32 = 60;
 
 /// The index of the frame that says that the driver is open.
 const READY: usize = u32::MAX as usize;
@@ -37,6 +39,8 @@ pub struct Share {
     pub start: usize,
     /// From one case to the next.
     pub stride: usize,
+    /// Seconds after which a case counts as hanging.
+    pub case_seconds: u32,
 }
 
 /// The work of a worker process: runs its share and writes frames to `output`. Returns early behind
@@ -44,13 +48,13 @@ pub struct Share {
 pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write) -> Result<()> {
     // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a
     // driver may hang too.
-    unsafe { libc::alarm(3 * CASE_SECONDS) };
+    unsafe { libc::alarm(OPEN_SECONDS) };
     let driver = CString::new(driver)?;
     let (library, mut device) = (Library::open(&driver)?, Device::open_driver(&driver)?);
     write_frame(output, READY, &Outcome::Results(device.name().as_bytes().to_vec()), false)?;
     for index in (share.start..cases.len()).step_by(share.stride) {
         // SAFETY: as above.
-        unsafe { libc::alarm(CASE_SECONDS) };
+        unsafe { libc::alarm(share.case_seconds) };
         let Ran { outcome, context_lost } = runner::run(&device, library, &cases[index]);
         let failed = matches!(outcome, Outcome::Failed(_));
         write_frame(output, index, &outcome, failed)?;
@@ -128,6 +132,31 @@ pub struct Workers {
     pub workers: usize,
     /// The deadline.
     pub deadline: Option<Instant>,
+    /// Gets a line for each case that failed, and one from time to time.
+    pub progress: Progress,
+}
+
+/// Says on standard error how far the cases are.
+#[derive(Default)]
+pub struct Progress {
+    done: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+/// Cases after which progress is told.
+const TOLD: usize = 100;
+
+impl Progress {
+    fn note(&self, index: usize, outcome: &Outcome) {
+        let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
+        if let Outcome::Failed(words) = outcome {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            eprintln!("case {index}: {words}");
+        }
+        if done.is_multiple_of(TOLD) {
+            eprintln!("{done} cases, {} failed", self.failed.load(Ordering::Relaxed));
+        }
+    }
 }
 
 impl Workers {
@@ -168,6 +197,7 @@ impl Workers {
                 }
                 next += self.workers;
                 ended = last;
+                self.progress.note(index, &outcome);
                 all.done.push((index, outcome));
                 if ended || self.is_over() {
                     break;
@@ -175,7 +205,9 @@ impl Workers {
             }
             let ending = self.end(child)?;
             if next < count && !ended && !self.is_over() {
-                all.done.push((next, Outcome::Failed(ending)));
+                let outcome = Outcome::Failed(ending);
+                self.progress.note(next, &outcome);
+                all.done.push((next, outcome));
                 next += self.workers;
             }
         }

@@ -1,12 +1,14 @@
-//! `cp.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own, or zeros.
+//! `cp.async.bulk`, `cp.reduce.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own,
+//! or zeros.
 //!
 //! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names
 //! counts its bytes at once.
 
+use crate::arithmetic::reduction::{self, Combine};
 use crate::fault::FaultKind;
 use crate::memory::access::AccessHandler;
-use crate::memory::mbarrier;
 use crate::memory::spaces::{AccessFault, Accessed, Spaces};
+use crate::memory::{mbarrier, reduce};
 use crate::operands::{AccessArgs, Class};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 
@@ -19,7 +21,8 @@ const UNIT_OF_ZEROS: u64 = 8;
 /// Copies `operands[0]` bytes from the generic address `data[0]` (if there is none: zeros) to
 /// `address`, and counts them at the mbarrier at the generic address `data[1]`, if there is one. A
 /// mask in `operands[1]` has the ranks of the blocks of the cluster to whose memory it copies, and
-/// at whose mbarriers it counts; without it, there is one destination.
+/// at whose mbarriers it counts; without it, there is one destination. `copied` is the number of an
+/// operation on what lies there, or 0.
 pub(crate) fn copy() -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
@@ -32,6 +35,7 @@ struct Copy {
     bytes: u64,
     mbarrier: Option<u64>,
     ranks: Option<u32>,
+    combine: Option<(usize, Combine)>,
 }
 
 /// # Safety
@@ -54,6 +58,7 @@ unsafe fn run(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed
                 bytes: sizes[lane].into(),
                 mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
                 ranks: ranks.map(|ranks| ranks[lane]),
+                combine: reduction::numbered(args.copied),
             };
             if outcome.is_ok() {
                 outcome = copy
@@ -87,9 +92,12 @@ impl Copy {
         }
         // SAFETY: `approve` has seen both ranges.
         unsafe {
-            match from {
-                Some(from) => std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize),
-                None => std::ptr::write_bytes(to as *mut u8, 0, bytes as usize),
+            match (from, self.combine) {
+                (Some(from), Some(combine)) => {
+                    reduce::combine(combine, from as *const u8, to as *mut u8, bytes as usize);
+                }
+                (Some(from), None) => std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize),
+                (None, _) => std::ptr::write_bytes(to as *mut u8, 0, bytes as usize),
             }
         }
         match mbarrier {

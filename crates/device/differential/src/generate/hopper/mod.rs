@@ -126,8 +126,11 @@ fn declare_barriers(kernel: &mut Kernel, count: usize, arrivals: u32) {
     kernel.line("@first fence.mbarrier_init.release.cluster;");
 }
 
-/// Waits for a phase of an mbarrier, not for ever: a program that goes wrong shows it by its
-/// results.
+/// Cycles after which a program does not wait any longer: 20 ms of an H200. One that goes wrong
+/// shows it by its results.
+const PATIENCE: u32 = 40_000_000;
+
+/// Waits for a phase of an mbarrier.
 fn wait(kernel: &mut Kernel, random: &mut Random, bar: usize, parity: u32) {
     let how = *random.pick(&["", ".acquire.cta", ".acquire.cluster"]);
     let (test, hint) = match random.below(3) {
@@ -136,8 +139,9 @@ fn wait(kernel: &mut Kernel, random: &mut Random, bar: usize, parity: u32) {
         _ => ("try_wait", ", 100"),
     };
     kernel.line(format!(
-        "{{\n.reg .b32 i;\n.reg .pred p, q;\nmov.u32 i, 0;\nwait:\nmbarrier.{test}.parity{how}.shared::cta.b64 p, [bars+{}], \
-         {parity}{hint};\nadd.u32 i, i, 1;\nsetp.lt.and.u32 q, i, 200000, !p;\n@q bra wait;\n}}",
+        "{{\n.reg .b64 since, now;\n.reg .pred p, q;\nmov.u64 since, %clock64;\nwait:\nmbarrier.{test}.parity{how}.shared::cta.b64 \
+         p, [bars+{}], {parity}{hint};\nmov.u64 now, %clock64;\nsub.u64 now, now, since;\nsetp.lt.and.u64 q, now, {PATIENCE}, \
+         !p;\n@q bra wait;\n}}",
         8 * bar
     ));
 }
