@@ -20,6 +20,7 @@ use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Seconds after which a case counts as hanging, and opening a driver.
@@ -108,20 +109,17 @@ fn read_frame(input: &mut impl Read) -> Option<(usize, Outcome, bool)> {
     Some((word(0), outcome, kind & LAST as usize != 0))
 }
 
-/// The outcome of a share.
-#[derive(Default)]
-struct Done {
-    device: String,
-    done: Vec<(usize, Outcome)>,
-}
-
 /// The outcomes that a fleet brings back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcomes {
     /// The device's name.
     pub device: String,
     /// For each case its outcome; `None` for those that were not reached before the deadline.
     pub outcomes: Vec<Option<Outcome>>,
+}
+
+fn locked(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A fleet of workers.
@@ -159,29 +157,52 @@ impl Progress {
     }
 }
 
+/// What the shares have brought back so far.
+struct Found {
+    outcomes: Outcomes,
+    /// Shares that are at work, and the error of the first that failed.
+    working: usize,
+    error: Option<anyhow::Error>,
+}
+
+/// From the deadline on, how long workers may take to end; what they have not brought back by then
+/// is left out. A process that a driver holds cannot be ended.
+const GRACE: Duration = Duration::from_secs(10);
+
 impl Workers {
     /// Runs cases 0 to `count`.
-    pub fn run(&self, count: usize) -> Result<Outcomes> {
-        let mut outcomes = vec![None; count];
-        let mut device = String::new();
-        let shares: Result<Vec<_>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..self.workers).map(|start| scope.spawn(move || self.run_share(start, count))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a thread that only reads pipes")).collect()
-        });
-        for share in shares? {
-            // A worker without cases opens no driver.
-            if !share.device.is_empty() {
-                device = share.device;
-            }
-            share.done.into_iter().for_each(|(index, outcome)| outcomes[index] = Some(outcome));
+    ///
+    /// # Errors
+    /// A worker could not be started, or could not open the driver.
+    pub fn run(self, count: usize) -> Result<Outcomes> {
+        let outcomes = Outcomes { device: String::new(), outcomes: vec![None; count] };
+        let found = Arc::new(Mutex::new(Found { outcomes, working: self.workers, error: None }));
+        let workers = Arc::new(self);
+        for start in 0..workers.workers {
+            let (workers, found) = (Arc::clone(&workers), Arc::clone(&found));
+            std::thread::spawn(move || {
+                let outcome = workers.run_share(start, count, &found);
+                let mut found = locked(&found);
+                found.working -= 1;
+                found.error = found.error.take().or(outcome.err());
+            });
         }
-        Ok(Outcomes { device, outcomes })
+        loop {
+            let mut found = locked(&found);
+            if found.working == 0 || workers.deadline.is_some_and(|end| Instant::now() > end + GRACE) {
+                return found.error.take().map_or_else(|| Ok(found.outcomes.clone()), Err);
+            }
+            drop(found);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Runs one share to its end, with as many processes as it takes.
-    fn run_share(&self, start: usize, count: usize) -> Result<Done> {
-        let mut all = Done::default();
+    fn run_share(&self, start: usize, count: usize, found: &Mutex<Found>) -> Result<()> {
+        let note = |index: usize, outcome: Outcome| {
+            self.progress.note(index, &outcome);
+            locked(found).outcomes.outcomes[index] = Some(outcome);
+        };
         let mut next = start;
         while next < count && !self.is_over() {
             let mut child = self.spawn(next)?;
@@ -189,7 +210,8 @@ impl Workers {
             let Some((READY, Outcome::Results(device), _)) = read_frame(&mut pipe) else {
                 bail!("a worker could not open the driver ({})", self.end(child)?);
             };
-            all.device = String::from_utf8_lossy(&device).into_owned();
+            // A worker without cases opens no driver.
+            locked(found).outcomes.device = String::from_utf8_lossy(&device).into_owned();
             let mut ended = false;
             while let Some((index, outcome, last)) = read_frame(&mut pipe) {
                 if index != next {
@@ -197,21 +219,18 @@ impl Workers {
                 }
                 next += self.workers;
                 ended = last;
-                self.progress.note(index, &outcome);
-                all.done.push((index, outcome));
+                note(index, outcome);
                 if ended || self.is_over() {
                     break;
                 }
             }
             let ending = self.end(child)?;
             if next < count && !ended && !self.is_over() {
-                let outcome = Outcome::Failed(ending);
-                self.progress.note(next, &outcome);
-                all.done.push((next, outcome));
+                note(next, Outcome::Failed(ending));
                 next += self.workers;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
