@@ -113,6 +113,57 @@ extern "C" __global__ void product(half_t *a, half_t *b, float *c) {
     gemm(mma, fa, fb, fc); copy(fc, thread.partition_C(gc));
 }
 """,
+    "cute group": """
+#include <cute/tensor.hpp>
+#include <cute/atom/mma_atom.hpp>
+#include <cute/atom/copy_atom.hpp>
+using namespace cute;
+extern "C" __global__ void __launch_bounds__(128) group(half_t *a, half_t *b, float *c) {
+    using Swizzled = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_64, _64>{}));
+    __shared__ alignas(128) half_t cells[2][64 * 64];
+    auto sa = make_tensor(make_smem_ptr(cells[0]), Swizzled{}), sb = make_tensor(make_smem_ptr(cells[1]), Swizzled{});
+    auto rows = make_layout(Shape<_64, _64>{}, LayoutRight{});
+    auto ga = make_tensor(make_gmem_ptr(a), rows), gb = make_tensor(make_gmem_ptr(b), rows);
+    auto gc = make_tensor(make_gmem_ptr(c), rows);
+    for (int i = threadIdx.x; i < 64 * 64; i += 128) { sa(i / 64, i % 64) = ga(i / 64, i % 64); sb(i / 64, i % 64) = gb(i / 64, i % 64); }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    auto mma = make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{});
+    auto thread = mma.get_thread_slice(threadIdx.x);
+    auto fa = thread.make_fragment_A(thread.partition_A(sa)); auto fb = thread.make_fragment_B(thread.partition_B(sb));
+    auto fc = partition_fragment_C(mma, Shape<_64, _64>{});
+    clear(fc);
+    warpgroup_arrive(); gemm(mma, fa, fb, fc); warpgroup_commit_batch(); warpgroup_wait<0>();
+    copy(fc, thread.partition_C(gc));
+}
+""",
+    "cute tile": """
+#include <cute/tensor.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cutlass/arch/barrier.h>
+extern "C" __global__ void __launch_bounds__(128) tile(const __grid_constant__ cute::TmaDescriptor map, int *to) {
+    __shared__ alignas(128) int cells[32 * 32];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        cute::initialize_barrier(bar, 1);
+        cute::set_barrier_transaction_bytes(bar, sizeof(cells));
+        cute::SM90_TMA_LOAD_2D::copy(&map, &bar, 0, cells, 0, 32 * blockIdx.x);
+    }
+    __syncthreads();
+    cute::wait_barrier(bar, 0);
+    to[threadIdx.x] = cells[threadIdx.x] + cells[1023 - threadIdx.x];
+}
+""",
+    "cute small": """
+#include <cute/tensor.hpp>
+#include <cute/arch/mma_sm120.hpp>
+extern "C" __global__ void small(uint32_t *a, uint32_t *b, float *c) {
+    int t = threadIdx.x;
+    float d0, d1, d2, d3;
+    cute::SM120_16x8x32_TN<cute::float_e2m1_t, cute::float_e4m3_t, float>::fma(d0, d1, d2, d3, a[t], a[t + 32], a[t + 64], a[t + 96], b[t], b[t + 32], c[t], c[t + 32], c[t + 64], c[t + 96]);
+    c[t] = d0 + d1 + d2 + d3;
+}
+""",
     "wide": """
 struct alignas(32) Eight { int cells[8]; };
 extern "C" __global__ void wide(Eight *to, const Eight *from) { to[threadIdx.x] = from[threadIdx.x]; }

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""PTX of other GPUs than the one here: each row of the table of lowerings, and the cures of `apex run --universal`.
+"""PTX of other GPUs than the one here: each row of the table of lowerings, the cures of `apex run --universal`, and random
+programs for compute capability 9.0.
 
     UNIVERSAL_CASES=$PWD/cases cargo test -p ptx-retarget --test rows -- --ignored     # writes the cases; no GPU
     universal.py rows CASES --out OUT             # runs each case as it is and lowered, and compares the bits
     universal.py load --apex BIN --ptxas PTXAS --out OUT      # PTXAS: of a toolkit newer than the driver, of its major version
+    cargo build --release -p apex-differential                   # on any machine with a C library no newer than the one here
+    universal.py programs --differential PROGRAM --out OUT       # runs 2,000 random programs and keeps all that they compute
     universal.py client FILE                      # what `load` starts: loads FILE and prints what its kernel writes
 
-`BIN` is a folder with `apex` and its libraries. OUT gets universal-rows.json and universal-load.json. `rows` exits with 1 if a
+`BIN` is a folder with `apex` and its libraries. OUT gets universal-rows.json, universal-load.json, and the folder programs
+with universal-programs.json, which `differential check` compares with the CPU device. `rows` exits with 1 if a
 lowered kernel leaves other bits than the kernel that this GPU runs as it is, or either other bits than the CPU device.
 """
 
@@ -18,6 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 THREADS, WORDS = 128, 8
@@ -177,6 +182,22 @@ def load(options):
         (options.out / "universal-load.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
+def programs(options):
+    """Runs the programs; progress goes to standard error."""
+    out, began = options.out / "programs", time.monotonic()
+    command = [options.differential, "record", "--driver", "libcuda.so.1", "--hopper", options.count, "--out", out, "--whole"]
+    command += ["--workers", options.workers, "--seconds", options.seconds, "--case-seconds", 4]
+    command += ["--driver-version", hardware().split(",")[-1].strip(), "--date", datetime.date.today().isoformat()]
+    environment = os.environ | {"CUDA_CACHE_DISABLE": "1"}
+    done = subprocess.run([str(word) for word in command], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    said = done.stdout.splitlines()
+    failed = [line for line in said if ": " in line]
+    results = head() | {"status": done.returncode, "seconds": round(time.monotonic() - began, 1), "said": said[-2:], "failed": failed}
+    (options.out / "universal-programs.json").write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results)[:1500])
+    return done.returncode
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -187,13 +208,19 @@ def main():
     verb.add_argument("--apex", type=lambda path: Path(path).absolute(), required=True)
     verb.add_argument("--ptxas", type=lambda path: Path(path).absolute(), required=True)
     verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
+    verb = verbs.add_parser("programs", help="run random programs for compute capability 9.0")
+    verb.add_argument("--differential", type=lambda path: Path(path).absolute(), required=True)
+    verb.add_argument("--count", type=int, default=2000)
+    verb.add_argument("--seconds", type=int, default=60, help="after which no program begins")
+    verb.add_argument("--workers", type=int, default=8, help="processes, each with a context")
+    verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     verb = verbs.add_parser("client", help="load one file")
     verb.add_argument("file")
     options = parser.parse_args()
     if options.verb == "client":
         return client(options.file)
     options.out.mkdir(parents=True, exist_ok=True)
-    return rows(options) if options.verb == "rows" else load(options)
+    return {"rows": rows, "load": load, "programs": programs}[options.verb](options)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,9 @@ pub struct OnGpu {
     pub header: Option<String>,
     /// The replaced instructions.
     pub changes: Vec<Change>,
+    /// Instructions of the lowered kernel for each one of the original, predicted; null where no
+    /// instruction is replaced.
+    pub predicted_cost: Option<f64>,
     /// Instructions that no row replaces.
     pub blocked: Vec<Blocked>,
 }
@@ -271,7 +274,12 @@ fn judged(
 
 fn of_module(module: &Module, asked: Asked, machine_code: bool) -> Vec<(String, OnGpu)> {
     let judged = ptx_retarget::check(module, asked.gpu).into_iter();
-    judged.map(|kernel| (kernel.name.clone(), on_gpu(kernel.verdict, asked, machine_code))).collect()
+    let of_kernel = |kernel: ptx_retarget::Kernel| {
+        let cost = kernel.cost.map(|cost| cost.ratio()).filter(|_| !machine_code);
+        let judged = on_gpu(kernel.verdict, asked, machine_code);
+        (kernel.name, OnGpu { predicted_cost: cost, ..judged })
+    };
+    judged.map(of_kernel).collect()
 }
 
 fn on_gpu(verdict: Verdict, asked: Asked, machine_code: bool) -> OnGpu {
@@ -322,7 +330,8 @@ fn without_ptx(contents: &Contents, asked: Asked, machine_code: bool) -> OnGpu {
 
 fn empty(asked: Asked, result: Outcome, machine_code: bool) -> OnGpu {
     let gpu = asked.name.to_string();
-    OnGpu { gpu, result, machine_code, header: None, changes: Vec::new(), blocked: Vec::new() }
+    let (changes, blocked) = (Vec::new(), Vec::new());
+    OnGpu { gpu, result, machine_code, header: None, changes, predicted_cost: None, blocked }
 }
 
 #[cfg(test)]

@@ -68,6 +68,11 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
             format!("{row} ({exactness}): {} at {places}", changes[0].form)
         })
         .collect();
+    all.extend(
+        on_gpu
+            .predicted_cost
+            .map(|cost| format!("cost (predicted): {cost:.2} instructions for each one of the original")),
+    );
     let mut forms: BTreeMap<(&str, String), Vec<u32>> = BTreeMap::new();
     let mut refused: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for blocked in &on_gpu.blocked {

@@ -11,10 +11,10 @@
 use super::answering::{self, Answering};
 use super::assembler;
 use apex_conventions::universal::{PATIENCE, Request, SOCKET};
-use apex_trace::meta::{Lacking, Refused, Replaced};
+use apex_trace::meta::{Lacking, LoweredCost, Refused, Replaced};
 use apex_untrusted::Folder;
 use fatbin::embedded;
-use ptx_retarget::{Gpu, Header, lower, newest_of_driver};
+use ptx_retarget::{Gpu, Header, costs, lower, newest_of_driver};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -167,11 +167,21 @@ fn lowered(module: &ptx::Module, gpu: Gpu, request: Request, universal: Universa
         needs: found.needs.iter().map(ToString::to_string).collect(),
     });
     let is_whole = !text.is_empty();
+    let costs = match is_whole && !lowered.changes.is_empty() {
+        true => costs(module, &lowered.module, MOST_KERNELS),
+        false => Vec::new(),
+    };
+    let costs = costs.into_iter().map(|cost| LoweredCost {
+        kernel: cost.kernel.to_string(),
+        before: cost.before,
+        after: cost.after,
+    });
     let refused = Refused {
         before,
         after: is_whole.then_some(after),
         changes: if is_whole { changes.take(MOST).collect() } else { Vec::new() },
         blocked: blocked.take(MOST).collect(),
+        costs: costs.collect(),
         ..note(module, request)
     };
     (text, refused)
@@ -209,6 +219,8 @@ mod tests {
         let (text, refused) = asked(&pairs, Universal::Exact).unwrap();
         assert!(text.starts_with(".version 7.0\n.target sm_75\n"), "{text}");
         assert_eq!((refused.changes[0].row.as_str(), refused.changes[0].line), ("f32x2", 6));
+        let cost = &refused.costs[0];
+        assert!(cost.kernel == "k" && cost.after > cost.before && cost.before > 0.0, "{cost:?}");
         for other in [".version 7.0\n.target sm_80", ".version 7.0\n.target sm_90", "no PTX", ""] {
             assert_eq!(asked(&format!("{other}{HEAD}nonsense; }}\n"), Universal::Exact), None);
         }

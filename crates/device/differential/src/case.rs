@@ -1,11 +1,12 @@
 //! A case program: its PTX, its inputs, and the results that are compared.
 //!
-//! The kernel is `case(inputs, results, image0, …, given)`: addresses of two buffers, handles of
-//! texture and surface objects, 16 bytes. Columns lie in the buffers one behind the other, each
-//! from a multiple of 16 bytes on.
+//! The kernel is `case(inputs, results, image0, …, map0, …, given)`: addresses of two buffers,
+//! handles of texture and surface objects, tensor maps, 16 bytes. Columns lie in the buffers one
+//! behind the other, each from a multiple of 16 bytes on.
 
 use crate::image::Image;
 use crate::random::Random;
+use crate::tensor::Tensor;
 use crate::values::Values;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ pub struct Case {
     /// Textures and surfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
+    /// Tensors, of which the kernel gets maps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<Tensor>,
 }
 
 /// A column of the input.

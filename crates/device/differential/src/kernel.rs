@@ -4,6 +4,7 @@
 
 use crate::case::{Case, Column, KERNEL, Rule, Slot};
 use crate::image::Image;
+use crate::tensor::Tensor;
 use crate::values::Values;
 use std::fmt::Write;
 
@@ -13,6 +14,8 @@ pub struct Kernel {
     pub module: String,
     /// Lines of the kernel that declare what is not a register.
     pub declarations: String,
+    /// Directives of the kernel, such as `.reqnctapercluster 2`.
+    pub directives: String,
     version: String,
     target: String,
     grid: u32,
@@ -20,6 +23,7 @@ pub struct Kernel {
     inputs: Vec<Column>,
     results: Vec<Slot>,
     images: Vec<Image>,
+    tensors: Vec<Tensor>,
     given: Option<[u64; 2]>,
     body: String,
     /// The number of registers of `.pred`, `.b16`, `.b32` and `.b64`.
@@ -38,6 +42,7 @@ impl Kernel {
         Kernel {
             module: String::new(),
             declarations: String::new(),
+            directives: String::new(),
             version: "8.0".to_owned(),
             target: "sm_80".to_owned(),
             grid,
@@ -45,6 +50,7 @@ impl Kernel {
             inputs: Vec::new(),
             results: Vec::new(),
             images: Vec::new(),
+            tensors: Vec::new(),
             given: None,
             body: String::new(),
             registers: [0; 4],
@@ -136,6 +142,15 @@ impl Kernel {
         register
     }
 
+    /// Adds a tensor, and puts the generic address of its map into a register.
+    pub fn tensor(&mut self, tensor: Tensor) -> String {
+        let register = self.register(64);
+        let map = self.tensors.len();
+        self.line(format!("mov.b64 {register}, map{map};\ncvta.param.u64 {register}, {register};"));
+        self.tensors.push(tensor);
+        register
+    }
+
     /// Gives the kernel a last parameter `given` of 16 bytes.
     pub fn give(&mut self, bytes: [u64; 2]) {
         self.given = Some(bytes);
@@ -145,13 +160,16 @@ impl Kernel {
     pub fn finish(self, name: String) -> Case {
         let mut more: String =
             (0..self.images.len()).map(|index| format!(", .param .u64 image{index}")).collect();
+        (0..self.tensors.len()).for_each(|map| {
+            let _ = write!(more, ", .param .align 64 .b8 map{map}[128]");
+        });
         if self.given.is_some() {
             more += ", .param .align 16 .b8 given[16]";
         }
         let mut ptx = format!(
             ".version {}\n.target {}\n.address_size 64\n{}.visible .entry {KERNEL}(.param .u64 inputs, .param .u64 \
-             results{more})\n{{\n{}",
-            self.version, self.target, self.module, self.declarations
+             results{more}){}\n{{\n{}",
+            self.version, self.target, self.module, self.directives, self.declarations
         );
         for ((_, prefix, class), count) in CLASSES.iter().zip(self.registers) {
             if count > 0 {
@@ -176,7 +194,7 @@ impl Kernel {
         }
         ptx += &self.body;
         ptx += "ret;\n}\n";
-        let Kernel { grid, block, inputs, results, images, given, .. } = self;
-        Case { name, ptx, grid, block, inputs, results, given, images }
+        let Kernel { grid, block, inputs, results, images, tensors, given, .. } = self;
+        Case { name, ptx, grid, block, inputs, results, given, images, tensors }
     }
 }

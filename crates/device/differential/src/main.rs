@@ -5,9 +5,10 @@ use anyhow::{Context, Result, bail, ensure};
 use apex_differential::case::Case;
 use apex_differential::compare::{Difference, Verdict, compare};
 use apex_differential::corpus::{Corpus, Manifest};
+use apex_differential::digest::{self, Digests};
 use apex_differential::recording::{Outcome, Recorded};
 use apex_differential::report::{Report, describe, list_rows};
-use apex_differential::workers::{Outcomes, Share, Workers, work};
+use apex_differential::workers::{CASE_SECONDS, Outcomes, Progress, Share, Workers, work};
 use apex_differential::{coverage, generate, known_differences};
 use clap::{Args, Parser, Subcommand};
 use std::collections::HashSet;
@@ -68,6 +69,25 @@ enum Action {
         #[arg(long)]
         brief: bool,
     },
+    /// Write a checksum for each program of a whole recording of programs for compute capability
+    /// 9.0.
+    Digest {
+        /// Folder of the corpus, as `record --hopper --whole` writes it.
+        #[arg(long)]
+        corpus: PathBuf,
+        /// File to write.
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Run programs for compute capability 9.0 on a driver and compare their checksums with those of
+    /// a recording; names those that differ.
+    CheckDigests {
+        #[command(flatten)]
+        run: Run,
+        /// The file that `digest` writes.
+        #[arg(long)]
+        digests: PathBuf,
+    },
     /// Show the first difference of a form: PTX, operands, both results; of rows that share a
     /// checksum, what this driver computes.
     Explain {
@@ -93,6 +113,9 @@ enum Action {
     Generate {
         /// The folder.
         out: PathBuf,
+        /// In place of these, programs for compute capability 9.0: numbers from 0 on.
+        #[arg(long)]
+        hopper: Option<u64>,
     },
     /// Run a share of the cases (worker processes).
     #[command(hide = true)]
@@ -122,6 +145,15 @@ struct Run {
     /// Stop after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Seconds after which a program counts as hanging.
+    #[arg(long, default_value_t = CASE_SECONDS)]
+    case_seconds: u32,
+    /// Programs for compute capability 9.0, in place of the others: these numbers, from 0 on.
+    #[arg(long)]
+    hopper: Option<u64>,
+    /// Of these only every so many.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
 }
 
 /// The source of cases.
@@ -137,11 +169,15 @@ struct Source {
 
 impl Source {
     /// The cases whose names begin with `only`.
-    fn cases(&self, only: &str) -> Result<Vec<Case>> {
+    fn cases(&self, run: &Run) -> Result<Vec<Case>> {
+        let only = run.only.as_str();
         if let Some(folder) = &self.corpus {
             return Ok(read(folder, only)?.cases.into_iter().map(|(case, _)| case).collect());
         }
-        let mut cases = generate::cases();
+        let mut cases = match run.hopper {
+            Some(count) => numbers(count, run.every).map(generate::hopper::case).collect(),
+            None => generate::cases(),
+        };
         cases.retain(|case| case.name.starts_with(only));
         if let Some(folder) = &self.onto {
             let there = Corpus::read(folder)?;
@@ -170,8 +206,14 @@ impl Run {
             self.only.clone().into(),
         ]);
         command.extend(source.arguments());
+        command.extend(["--case-seconds".into(), self.case_seconds.to_string().into()]);
+        if let Some(count) = self.hopper {
+            command.extend(["--hopper".into(), count.to_string().into()]);
+            command.extend(["--every".into(), self.every.to_string().into()]);
+        }
         let deadline = self.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        Workers { command, workers: self.workers.max(1), deadline }.run(count)
+        let (workers, progress) = (self.workers.max(1), Progress::default());
+        Workers { command, workers, deadline, progress }.run(count)
     }
 }
 
@@ -181,6 +223,55 @@ fn read(folder: &Path, only: &str) -> Result<Corpus> {
     corpus.cases.retain(|(case, _)| case.name.starts_with(only));
     ensure!(!corpus.cases.is_empty(), "no form of the corpus begins with `{only}`");
     Ok(corpus)
+}
+
+/// Every so many of the first numbers.
+fn numbers(count: u64, every: u64) -> impl Iterator<Item = u64> {
+    (0..count).step_by(usize::try_from(every).unwrap_or(usize::MAX))
+}
+
+fn digest_corpus(folder: &Path, out: &Path) -> Result<()> {
+    let Corpus { manifest, cases } = Corpus::read(folder)?;
+    let by_number =
+        |case: &Case| case.name.rsplit_once('/').and_then(|(_, number)| number.parse::<u64>().ok());
+    let mut digests = vec![None; cases.len()];
+    for (case, recorded) in &cases {
+        let Recorded::Whole(outcome) = recorded else { bail!("{} is not whole", case.name) };
+        let number = by_number(case).filter(|number| generate::hopper::case(*number) == *case);
+        let number = number.with_context(|| format!("{} is no program for 9.0 of today", case.name))?;
+        let place = digests.get_mut(number as usize).context("a number is missing")?;
+        *place = Some(digest::digest(case, outcome));
+    }
+    let digests = digests.into_iter().collect::<Option<Vec<u32>>>().context("a number is missing")?;
+    Digests { manifest, digests }.write(out)
+}
+
+fn check_digests(run: &Run, file: &Path) -> Result<bool> {
+    let Digests { manifest, digests } = Digests::read(file)?;
+    let run = Run {
+        hopper: Some(digests.len() as u64),
+        driver: run.driver.clone(),
+        only: run.only.clone(),
+        ..*run
+    };
+    let source = Source::default();
+    let cases = source.cases(&run)?;
+    let haul = run.outcomes(&source, cases.len())?;
+    let mut wrong = 0;
+    for (case, outcome) in cases.iter().zip(&haul.outcomes) {
+        let number = case.name.rsplit_once('/').and_then(|(_, number)| number.parse::<usize>().ok());
+        let expected = number.and_then(|number| digests.get(number)).context("a program has no number")?;
+        let words = match outcome {
+            Some(outcome) if digest::digest(case, outcome) == *expected => continue,
+            Some(Outcome::Results(_)) => "other results",
+            Some(Outcome::Refused(words) | Outcome::Failed(words)) => words,
+            None => "not reached",
+        };
+        wrong += 1;
+        println!("{}: {words}", case.name);
+    }
+    println!("{} against {}: {} programs, {wrong} differ", haul.device, manifest.device, cases.len());
+    Ok(wrong == 0)
 }
 
 /// Options of a recording.
@@ -195,7 +286,7 @@ struct Recording {
 fn record(run: &Run, recording: Recording) -> Result<()> {
     let Recording { onto, out, driver, date, whole } = recording;
     let source = Source { onto, ..Source::default() };
-    let cases = source.cases(&run.only)?;
+    let cases = source.cases(run)?;
     let mut haul = run.outcomes(&source, cases.len())?;
     let missing = haul.outcomes.iter().filter(|outcome| outcome.is_none()).count();
     let ran = cases.into_iter().zip(haul.outcomes).filter_map(|(case, outcome)| Some((case, outcome?)));
@@ -254,7 +345,15 @@ fn check(run: &Run, folder: &Path, brief: bool) -> Result<bool> {
 
 fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
     let corpus = read(folder, form)?;
-    let run = Run { driver: driver.to_owned(), only: form.to_owned(), workers: 1, seconds: None };
+    let run = Run {
+        driver: driver.to_owned(),
+        only: form.to_owned(),
+        workers: 1,
+        seconds: None,
+        case_seconds: CASE_SECONDS,
+        hopper: None,
+        every: 1,
+    };
     let source = Source { corpus: Some(folder.to_owned()), ..Source::default() };
     let haul = run.outcomes(&source, corpus.cases.len())?;
     for ((case, recorded), found) in corpus.cases.iter().zip(haul.outcomes) {
@@ -297,9 +396,13 @@ fn lacking(corpus: Option<&Path>, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn write_ptx(out: &Path) -> Result<()> {
+fn write_ptx(out: &Path, hopper: Option<u64>) -> Result<()> {
     std::fs::create_dir_all(out)?;
-    for case in generate::cases() {
+    let cases = match hopper {
+        Some(count) => (0..count).map(generate::hopper::case).collect(),
+        None => generate::cases(),
+    };
+    for case in cases {
         let name = case.name.replace(['/', ':'], "-");
         std::fs::write(out.join(format!("{name}.ptx")), case.ptx).with_context(|| case.name)?;
     }
@@ -317,15 +420,22 @@ fn run(cli: Cli) -> Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Action::Digest { corpus, out } => digest_corpus(&corpus, &out)?,
+        Action::CheckDigests { run, digests } => {
+            if !check_digests(&run, &digests)? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Action::Explain { form, driver, corpus } => explain(&form, &driver, &corpus)?,
         Action::Lacking { corpus, only } => lacking(corpus.as_deref(), only.as_deref())?,
-        Action::Generate { out } => write_ptx(&out)?,
+        Action::Generate { out, hopper } => write_ptx(&out, hopper)?,
         Action::Work { run, source, start, stride } => {
-            let cases = source.cases(&run.only)?;
+            let cases = source.cases(&run)?;
             if stride == 0 {
                 bail!("a stride of 0 never ends");
             }
-            work(&run.driver, &cases, Share { start, stride }, &mut std::io::stdout())?;
+            let share = Share { start, stride, case_seconds: run.case_seconds };
+            work(&run.driver, &cases, share, &mut std::io::stdout())?;
         }
     }
     Ok(ExitCode::SUCCESS)

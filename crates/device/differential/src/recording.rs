@@ -145,6 +145,7 @@ mod tests {
             results: kinds.map(slot).into(),
             given: None,
             images: Vec::new(),
+            tensors: Vec::new(),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::case::{Case, KERNEL, UNWRITTEN};
 use crate::recording::Outcome;
-use apex_driver::DriverError;
+use crate::tensor::Tensor;
 use apex_driver::device::{Argument, Device};
+use apex_driver::{DriverError, Library};
 use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};
 
 /// The outcome of a case.
@@ -14,8 +15,8 @@ pub struct Ran {
     pub context_lost: bool,
 }
 
-/// Runs a case.
-pub fn run(device: &Device, case: &Case) -> Ran {
+/// Runs a case on the device of a driver.
+pub fn run(device: &Device, driver: Library, case: &Case) -> Ran {
     let module = match device.load(&case.ptx) {
         Ok(module) => module,
         Err(error) => return Ran { outcome: Outcome::Refused(words(&error)), context_lost: false },
@@ -31,8 +32,11 @@ pub fn run(device: &Device, case: &Case) -> Ran {
         let inputs = device.upload(&case.input_bytes())?;
         let results = device.upload(&vec![UNWRITTEN; case.result_layout().1.max(1)])?;
         let handles: Vec<u64> = images.iter().map(|image| image.handle()).collect();
+        let map = |tensor: &Tensor| tensor.map(driver, inputs.address(), results.address());
+        let maps = case.tensors.iter().map(map).collect::<Result<Vec<_>, _>>()?;
         let mut arguments = vec![Argument::from(&inputs), Argument::from(&results)];
         arguments.extend(handles.iter().map(Argument::from));
+        arguments.extend(maps.iter().map(|map| Argument::from(map.as_slice())));
         arguments.extend(case.given.iter().map(Argument::from));
         let stream = device.default_stream();
         // SAFETY: every case takes the addresses of these two buffers and the handles of its

@@ -76,6 +76,10 @@ pub enum Values {
     UnitE5m2x4,
     /// The change of a [`Ratio`](Values::Ratio) from one pixel to the next: a power of two.
     Gradient,
+    /// Which two of each four elements a sparse matrix has: eight pairs of places, the lower first.
+    Sparse2of4,
+    /// Which of each two elements it has, in the same form.
+    Sparse1of2,
 }
 
 /// Bits of numbers of `.f32` around which things change.
@@ -247,6 +251,8 @@ impl Values {
             // From 1/16 to just below 1.
             UnitE4m3x4 => four(random, |random| (0x18 + random.next() % 0x20) | random.next() << 7 & 0x80),
             UnitE5m2x4 => four(random, |random| (0x2c + random.next() % 0x10) | random.next() << 7 & 0x80),
+            Sparse2of4 => places(random, &[0x4, 0x8, 0x9, 0xc, 0xd, 0xe]),
+            Sparse1of2 => places(random, &[0x4, 0xe]),
             Gradient => u64::from((random.below(9) as f32 - 7.0).exp2().to_bits()),
         }
     }
@@ -258,6 +264,11 @@ fn small(random: &mut Random) -> f32 {
 
 fn unit(random: &mut Random) -> f32 {
     (random.next() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+}
+
+/// Eight of these numbers of four bits.
+fn places(random: &mut Random, choices: &[u64]) -> u64 {
+    (0..8).fold(0, |word, _| word << 4 | *random.pick(choices))
 }
 
 /// Four bytes.

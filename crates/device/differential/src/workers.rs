@@ -15,14 +15,17 @@ use crate::case::Case;
 use crate::recording::Outcome;
 use crate::runner::{self, Ran};
 use anyhow::{Context, Result, bail};
-use apex_driver::Device;
+use apex_driver::{Device, Library};
 use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Seconds after which a case counts as hanging.
-const CASE_SECONDS: u32 = 20;
+/// Seconds after which a case counts as hanging, and opening a driver.
+pub const CASE_SECONDS: u32 = 20;
+const OPEN_SECONDS: u32 = 60;
 
 /// The index of the frame that says that the driver is open.
 const READY: usize = u32::MAX as usize;
@@ -37,6 +40,8 @@ pub struct Share {
     pub start: usize,
     /// From one case to the next.
     pub stride: usize,
+    /// Seconds after which a case counts as hanging.
+    pub case_seconds: u32,
 }
 
 /// The work of a worker process: runs its share and writes frames to `output`. Returns early behind
@@ -44,14 +49,14 @@ pub struct Share {
 pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write) -> Result<()> {
     // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a
     // driver may hang too.
-    unsafe { libc::alarm(3 * CASE_SECONDS) };
+    unsafe { libc::alarm(OPEN_SECONDS) };
     let driver = CString::new(driver)?;
-    let mut device = Device::open_driver(&driver)?;
+    let (library, mut device) = (Library::open(&driver)?, Device::open_driver(&driver)?);
     write_frame(output, READY, &Outcome::Results(device.name().as_bytes().to_vec()), false)?;
     for index in (share.start..cases.len()).step_by(share.stride) {
         // SAFETY: as above.
-        unsafe { libc::alarm(CASE_SECONDS) };
-        let Ran { outcome, context_lost } = runner::run(&device, &cases[index]);
+        unsafe { libc::alarm(share.case_seconds) };
+        let Ran { outcome, context_lost } = runner::run(&device, library, &cases[index]);
         let failed = matches!(outcome, Outcome::Failed(_));
         write_frame(output, index, &outcome, failed)?;
         if failed {
@@ -104,20 +109,17 @@ fn read_frame(input: &mut impl Read) -> Option<(usize, Outcome, bool)> {
     Some((word(0), outcome, kind & LAST as usize != 0))
 }
 
-/// The outcome of a share.
-#[derive(Default)]
-struct Done {
-    device: String,
-    done: Vec<(usize, Outcome)>,
-}
-
 /// The outcomes that a fleet brings back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcomes {
     /// The device's name.
     pub device: String,
     /// For each case its outcome; `None` for those that were not reached before the deadline.
     pub outcomes: Vec<Option<Outcome>>,
+}
+
+fn locked(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A fleet of workers.
@@ -128,31 +130,79 @@ pub struct Workers {
     pub workers: usize,
     /// The deadline.
     pub deadline: Option<Instant>,
+    /// Gets a line for each case that failed, and one from time to time.
+    pub progress: Progress,
 }
+
+/// Says on standard error how far the cases are.
+#[derive(Default)]
+pub struct Progress {
+    done: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+/// Cases after which progress is told.
+const TOLD: usize = 100;
+
+impl Progress {
+    fn note(&self, index: usize, outcome: &Outcome) {
+        let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
+        if let Outcome::Failed(words) = outcome {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            eprintln!("case {index}: {words}");
+        }
+        if done.is_multiple_of(TOLD) {
+            eprintln!("{done} cases, {} failed", self.failed.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// What the shares have brought back so far.
+struct Found {
+    outcomes: Outcomes,
+    /// Shares that are at work, and the error of the first that failed.
+    working: usize,
+    error: Option<anyhow::Error>,
+}
+
+/// From the deadline on, how long workers may take to end; what they have not brought back by then
+/// is left out. A process that a driver holds cannot be ended.
+const GRACE: Duration = Duration::from_secs(10);
 
 impl Workers {
     /// Runs cases 0 to `count`.
-    pub fn run(&self, count: usize) -> Result<Outcomes> {
-        let mut outcomes = vec![None; count];
-        let mut device = String::new();
-        let shares: Result<Vec<_>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..self.workers).map(|start| scope.spawn(move || self.run_share(start, count))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a thread that only reads pipes")).collect()
-        });
-        for share in shares? {
-            // A worker without cases opens no driver.
-            if !share.device.is_empty() {
-                device = share.device;
-            }
-            share.done.into_iter().for_each(|(index, outcome)| outcomes[index] = Some(outcome));
+    ///
+    /// # Errors
+    /// A worker could not be started, or could not open the driver.
+    pub fn run(self, count: usize) -> Result<Outcomes> {
+        let outcomes = Outcomes { device: String::new(), outcomes: vec![None; count] };
+        let found = Arc::new(Mutex::new(Found { outcomes, working: self.workers, error: None }));
+        let workers = Arc::new(self);
+        for start in 0..workers.workers {
+            let (workers, found) = (Arc::clone(&workers), Arc::clone(&found));
+            std::thread::spawn(move || {
+                let outcome = workers.run_share(start, count, &found);
+                let mut found = locked(&found);
+                found.working -= 1;
+                found.error = found.error.take().or(outcome.err());
+            });
         }
-        Ok(Outcomes { device, outcomes })
+        loop {
+            let mut found = locked(&found);
+            if found.working == 0 || workers.deadline.is_some_and(|end| Instant::now() > end + GRACE) {
+                return found.error.take().map_or_else(|| Ok(found.outcomes.clone()), Err);
+            }
+            drop(found);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Runs one share to its end, with as many processes as it takes.
-    fn run_share(&self, start: usize, count: usize) -> Result<Done> {
-        let mut all = Done::default();
+    fn run_share(&self, start: usize, count: usize, found: &Mutex<Found>) -> Result<()> {
+        let note = |index: usize, outcome: Outcome| {
+            self.progress.note(index, &outcome);
+            locked(found).outcomes.outcomes[index] = Some(outcome);
+        };
         let mut next = start;
         while next < count && !self.is_over() {
             let mut child = self.spawn(next)?;
@@ -160,7 +210,8 @@ impl Workers {
             let Some((READY, Outcome::Results(device), _)) = read_frame(&mut pipe) else {
                 bail!("a worker could not open the driver ({})", self.end(child)?);
             };
-            all.device = String::from_utf8_lossy(&device).into_owned();
+            // A worker without cases opens no driver.
+            locked(found).outcomes.device = String::from_utf8_lossy(&device).into_owned();
             let mut ended = false;
             while let Some((index, outcome, last)) = read_frame(&mut pipe) {
                 if index != next {
@@ -168,18 +219,18 @@ impl Workers {
                 }
                 next += self.workers;
                 ended = last;
-                all.done.push((index, outcome));
+                note(index, outcome);
                 if ended || self.is_over() {
                     break;
                 }
             }
             let ending = self.end(child)?;
             if next < count && !ended && !self.is_over() {
-                all.done.push((next, Outcome::Failed(ending)));
+                note(next, Outcome::Failed(ending));
                 next += self.workers;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     fn is_over(&self) -> bool {

@@ -8,6 +8,7 @@ use ptx::forms::Need;
 use ptx::syntax::tree::FunctionKind;
 use ptx::{Function, Module, Statement, needs};
 
+use crate::cost::{self, Cost};
 use crate::gates::{Catalog, of_declarations, special_registers};
 use crate::lowering::{Blocked, Change, Lowered, lower};
 use crate::{Gpu, Header};
@@ -43,7 +44,13 @@ pub struct Kernel {
     pub line: u32,
     /// The verdict, with approximate changes if exact ones do not suffice.
     pub verdict: Verdict,
+    /// What it costs after changes of instructions, predicted; of the first [`MOST_COSTS`] kernels
+    /// with some.
+    pub cost: Option<Cost>,
 }
+
+/// Kernels of a module whose costs are predicted at most: each takes about a millisecond.
+pub const MOST_COSTS: usize = 64;
 
 /// Judges each kernel that the module defines, together with the functions that it may call.
 pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
@@ -54,7 +61,7 @@ pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
     let lowered = lower(module, gpu, true);
     let mut invalid = invalid(module, &names);
     let lowered = Lowered { blocked: explained(lowered.blocked, &mut invalid, module), ..lowered };
-    kernels
+    let mut kernels: Vec<Kernel> = kernels
         .map(|kernel| {
             let reached = graph.reached(kernel);
             // What belongs to no function concerns the whole module.
@@ -69,9 +76,21 @@ pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
                 Some((_, after)) => Verdict::Lowered(after, changes),
                 None => Verdict::Cannot(vec![no_target(kernel)]),
             };
-            Kernel { name: kernel.name.to_string(), line: kernel.position.line, verdict }
+            Kernel { name: kernel.name.to_string(), line: kernel.position.line, verdict, cost: None }
         })
-        .collect()
+        .collect();
+    predict(&mut kernels, module, &lowered.module);
+    kernels
+}
+
+/// Predicts what kernels with changes cost.
+fn predict(kernels: &mut [Kernel], module: &Module, lowered: &Module) {
+    let is_changed =
+        |kernel: &&mut Kernel| matches!(&kernel.verdict, Verdict::Lowered(_, changes) if !changes.is_empty());
+    for kernel in kernels.iter_mut().filter(is_changed).take(MOST_COSTS) {
+        let function = lowered.functions().find(|function| *function.name == *kernel.name);
+        kernel.cost = function.and_then(|function| cost::of_kernel(module, lowered, function));
+    }
 }
 
 fn no_target(kernel: &Function) -> Blocked {

@@ -4,7 +4,7 @@
 //! module needs either. [`check`] says for each kernel whether a [`Gpu`] takes it as it is, takes
 //! it after changes, or does not take it, and which instruction is the reason. [`lower`] makes the
 //! changes: first those of the header, then, instruction by instruction, those of the table
-//! [`ROWS`].
+//! [`ROWS`]; [`costs`] predicts what they cost.
 //!
 //! ```
 //! use ptx_retarget::{Gpu, lower};
@@ -32,6 +32,7 @@
 
 mod check;
 mod code;
+mod cost;
 mod gates;
 mod gpu;
 mod lowering;
@@ -39,6 +40,7 @@ mod rows;
 mod site;
 
 pub use check::{Kernel, Verdict, check};
+pub use cost::{Cost, costs};
 pub use gpu::{Gpu, Header, OLDEST, OLDEST_TARGET, newest_of_driver};
 pub use lowering::{Blocked, Change, Lowered, lower};
 pub use rows::{ROWS, Row};

@@ -107,7 +107,26 @@ pub struct Refused {
     pub changes: Vec<Replaced>,
     /// What nothing replaces, or only approximately.
     pub blocked: Vec<Lacking>,
+    /// What kernels cost after the changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<LoweredCost>,
 }
+
+/// What a lowered kernel costs against the original: instructions that all warps of a launch of 64
+/// blocks execute, predicted from the PTX without knowing the parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoweredCost {
+    /// The kernel.
+    pub kernel: String,
+    /// Instructions of the original, predicted.
+    pub before: f64,
+    /// Instructions of the lowered kernel, predicted.
+    pub after: f64,
+}
+
+// The counts are finite.
+impl Eq for LoweredCost {}
 
 /// A call that asked for the compute capability and got another answer than the driver's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -91,6 +91,7 @@ fn tensor(
     Ok(TensorMap {
         address: 0,
         element_bytes,
+        data_type,
         rank,
         outside: if fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE { 0 } else { nan },
         swizzle,

@@ -6,6 +6,7 @@ mod barriers;
 mod control;
 mod copies;
 mod hints;
+pub mod hopper;
 mod matrices;
 mod memory;
 mod packs;

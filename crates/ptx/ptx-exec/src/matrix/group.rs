@@ -8,6 +8,7 @@
 use crate::fault::FaultKind;
 use crate::matrix::layout::{Layout, Shape};
 use crate::matrix::product::Arithmetic;
+use crate::matrix::sparse::Sparse;
 use crate::matrix::{gather, run_wide, scatter};
 use crate::memory::spaces::{AccessFault, Accessed, Spaces};
 use crate::operands::{Class, Reg, Role};
@@ -38,6 +39,8 @@ pub(crate) struct Group {
     pub(crate) negated: [bool; 2],
     /// Whether C is added: a predicate, or always or never.
     pub(crate) adds: Adds,
+    /// How A is sparse, if it is, and its metadata: then a line of A has half as many elements.
+    pub(crate) sparse: Option<(Sparse, Reg)>,
     /// The number of the warp in its block.
     pub(crate) warp: Reg,
 }
@@ -64,9 +67,14 @@ impl Group {
         Layout::accumulator(Shape { m: ROWS, n: COLUMNS, k: self.k }, self.sum_bits)
     }
 
+    /// Elements of a line of A.
+    fn length(&self) -> usize {
+        if self.sparse.is_some() { self.k / 2 } else { self.k }
+    }
+
     /// A in registers.
     fn rows(&self) -> Layout {
-        Layout::a(Shape { m: ROWS, n: COLUMNS, k: self.k }, self.bits)
+        Layout::a(Shape { m: ROWS, n: COLUMNS, k: self.length() }, self.bits)
     }
 
     /// Registers of A, and of C or D.
@@ -84,6 +92,9 @@ impl Group {
         if let Adds::If(predicate) = &mut self.adds {
             show(predicate, Role::Use);
         }
+        if let Some((_, metadata)) = &mut self.sparse {
+            show(metadata, Role::Use);
+        }
         show(&mut self.warp, Role::Use);
     }
 
@@ -92,6 +103,7 @@ impl Group {
         let mut descriptors = self.a.iter().chain([&self.b]);
         descriptors.all(|factor| class(factor.descriptor) == Class::Long)
             && class(self.warp) == Class::Word
+            && self.sparse.is_none_or(|(_, metadata)| class(metadata) == Class::Word)
             && match self.adds {
                 Adds::If(predicate) => class(predicate) == Class::Predicate,
                 Adds::Known(_) => true,
@@ -118,14 +130,16 @@ impl Group {
             };
             (lanes.source::<u32>(self.warp)[0] as usize % 4, adds)
         };
+        // SAFETY: as above.
+        let metadata = self.sparse.map(|(_, metadata)| unsafe { lanes.source::<u32>(metadata) });
         let mut rows = match self.a {
             // SAFETY: as above.
             None => unsafe { gather::<u32>(lanes, &self.rows(), a) },
             // SAFETY: as above.
-            Some(factor) => unsafe { self.lines(lanes, spaces, factor, warp * ROWS, ROWS)? },
+            Some(factor) => unsafe { self.lines(lanes, spaces, factor, (warp * ROWS, ROWS), self.length())? },
         };
         // SAFETY: as above.
-        let mut columns = unsafe { self.lines(lanes, spaces, self.b, 0, self.n)? };
+        let mut columns = unsafe { self.lines(lanes, spaces, self.b, (0, self.n), self.k)? };
         let sign = 1 << (self.bits - 1);
         for (elements, negated) in [&mut rows, &mut columns].into_iter().zip(self.negated) {
             if negated {
@@ -144,7 +158,12 @@ impl Group {
             let mut sum = vec![0; ROWS * COLUMNS];
             run_wide(
                 #[inline(always)]
-                || self.arithmetic.multiply(shape, (&rows, columns), &c, &mut sum),
+                || match (self.sparse, &metadata) {
+                    (Some((sparse, _)), Some(metadata)) => {
+                        sparse.multiply(&self.arithmetic, metadata, shape, (&rows, columns), (&c, &mut sum));
+                    }
+                    _ => self.arithmetic.multiply(shape, (&rows, columns), &c, &mut sum),
+                },
             );
             // SAFETY: as above.
             unsafe { scatter(lanes, &tile, &sum, d) };
@@ -152,7 +171,7 @@ impl Group {
         Ok(())
     }
 
-    /// Lines of a factor in shared memory, one after the other.
+    /// Lines of a factor in shared memory, one after the other, of `length` elements each.
     ///
     /// # Safety
     /// The frame has the descriptor; the window in `spaces` is this block's.
@@ -161,16 +180,16 @@ impl Group {
         lanes: &Lanes,
         spaces: &Spaces,
         factor: Factor,
-        first: usize,
-        count: usize,
+        (first, count): (usize, usize),
+        length: usize,
     ) -> Result<Vec<u32>, Box<AccessFault>> {
         // SAFETY: the caller's promise.
         let bits = unsafe { lanes.source::<u64>(factor.descriptor)[0] };
         let descriptor = Descriptor::of_bits(bits);
         let (size, window) = (u64::from(self.bits / 8), spaces.shared.end - spaces.shared.start);
-        let mut elements = Vec::with_capacity(count * self.k);
+        let mut elements = Vec::with_capacity(count * length);
         for line in first..first + count {
-            for at in 0..self.k {
+            for at in 0..length {
                 let offset = descriptor.place(line as u64, at as u64, size, factor.across);
                 if offset + size > window {
                     let text = format!(

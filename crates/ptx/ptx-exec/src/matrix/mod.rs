@@ -2,7 +2,7 @@
 //!
 //! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
 //! wait for every lane and are executed for the whole warp. `product` and `narrow` have the
-//! arithmetic, `transfer` and `bytes` load, store and transpose, `group` has the products of warp
+//! arithmetic, `sparse` that of sparse factors, `transfer` and `bytes` load, store and transpose, `group` has the products of warp
 //! groups.
 
 mod bytes;
@@ -10,6 +10,7 @@ mod group;
 mod layout;
 mod narrow;
 mod product;
+mod sparse;
 mod transfer;
 
 pub(super) use bytes::ByteTiles;
@@ -17,6 +18,7 @@ pub(super) use group::{Adds, Factor, Group};
 pub(super) use layout::{Layout, Shape};
 pub(super) use narrow::{Element, Narrow, Scales};
 pub(super) use product::{Arithmetic, Float, Format, Integer};
+pub(super) use sparse::{Kept, Sparse};
 pub(super) use transfer::{Fragment, Order, Span};
 
 use crate::arithmetic::soft::Rounding;
@@ -39,6 +41,8 @@ pub(super) struct MatrixStep {
 pub(super) enum Operation {
     /// `d = a * b + c` on words; the sources are the registers of A, of B and of C.
     Multiply { product: Product, arithmetic: Arithmetic },
+    /// The same with a sparse A, whose metadata follow C.
+    MultiplySparse { product: Product, arithmetic: Arithmetic, sparse: Sparse },
     /// The same in `.f64`, on longs.
     MultiplyDouble { product: Product, rounding: Rounding },
     /// The same of narrow floats with scales, whose registers follow those of C.
@@ -121,6 +125,9 @@ impl MatrixStep {
             Operation::Multiply { product, .. } | Operation::MultiplyDouble { product, .. } => {
                 product.takes(values.len(), self.results.len())
             }
+            Operation::MultiplySparse { product, .. } => {
+                !values.is_empty() && product.takes(values.len() - 1, self.results.len())
+            }
             Operation::MultiplyScaled { product, .. } => {
                 let (scales, results) = (2 * narrow::SCALE_REGISTERS, self.results.len());
                 values.len() > scales && product.takes(values.len() - scales, results)
@@ -169,6 +176,15 @@ impl MatrixStep {
                         #[inline(always)]
                         |shape, factors, c, d| arithmetic.multiply(shape, factors, c, d),
                     );
+                    Ok(())
+                }
+                (Operation::MultiplySparse { product, arithmetic, sparse }, _) => {
+                    let (factors, metadata) = sources.split_at(sources.len() - 1);
+                    let metadata = lanes.source::<u32>(metadata[0]);
+                    let compute = |shape, factors: (&[u32], &[u32]), c: &[u32], d: &mut [u32]| {
+                        sparse.multiply(arithmetic, &metadata, shape, factors, (c, d));
+                    };
+                    multiply::<u32>(product, lanes, factors, results, compute);
                     Ok(())
                 }
                 (Operation::MultiplyDouble { product, rounding }, _) => {
@@ -339,7 +355,8 @@ unsafe fn multiply<S: Content>(
     };
     let mut d = vec![S::default(); c.len()];
     let Shape { m, n, k } = product.shape;
-    let factors = a.chunks_exact(m * k).zip(b.chunks_exact(n * k));
+    // A row of a sparse A has half as many elements.
+    let factors = a.chunks_exact(m * product.a.length.min(k)).zip(b.chunks_exact(n * k));
     let sums = c.chunks_exact(m * n).zip(d.chunks_exact_mut(m * n));
     for ((a, b), (c, d)) in factors.zip(sums) {
         run_wide(

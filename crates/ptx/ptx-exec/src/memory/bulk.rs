@@ -1,13 +1,14 @@
-//! `cp.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own, or zeros.
-//! `cp.reduce.async.bulk`: it adds a run of float32.
+//! `cp.async.bulk`, `cp.reduce.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own,
+//! or zeros.
 //!
 //! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names
 //! counts its bytes at once.
 
+use crate::arithmetic::reduction::{self, Combine};
 use crate::fault::FaultKind;
-use crate::memory::access::{AccessHandler, Cell, RunAccess};
-use crate::memory::mbarrier;
+use crate::memory::access::AccessHandler;
 use crate::memory::spaces::{AccessFault, Accessed, Spaces};
+use crate::memory::{mbarrier, reduce};
 use crate::operands::{AccessArgs, Class};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 
@@ -20,20 +21,9 @@ const UNIT_OF_ZEROS: u64 = 8;
 /// Copies `operands[0]` bytes from the generic address `data[0]` (if there is none: zeros) to
 /// `address`, and counts them at the mbarrier at the generic address `data[1]`, if there is one. A
 /// mask in `operands[1]` has the ranks of the blocks of the cluster to whose memory it copies, and
-/// at whose mbarriers it counts; without it, there is one destination.
+/// at whose mbarriers it counts; without it, there is one destination. `copied` is the number of an
+/// operation on what lies there, or 0.
 pub(crate) fn copy() -> AccessHandler {
-    handler(run::<false>)
-}
-
-/// As [`copy`], but adds float32 to those at `address`, each at once.
-pub(crate) fn add() -> AccessHandler {
-    handler(run::<true>)
-}
-
-/// Bytes of what is added at once.
-pub(crate) const ADDEND: u32 = 4;
-
-fn handler(run: RunAccess) -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
 
@@ -45,12 +35,12 @@ struct Copy {
     bytes: u64,
     mbarrier: Option<u64>,
     ranks: Option<u32>,
-    adds: bool,
+    combine: Option<(usize, Combine)>,
 }
 
 /// # Safety
 /// See [`crate::memory::access`].
-unsafe fn run<const ADDS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
+unsafe fn run(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
     let mut targets = [0; WARP];
     let mut outcome = Ok(());
     // SAFETY: the caller's promise; a host address is the generic address.
@@ -68,7 +58,7 @@ unsafe fn run<const ADDS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acces
                 bytes: sizes[lane].into(),
                 mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
                 ranks: ranks.map(|ranks| ranks[lane]),
-                adds: ADDS,
+                combine: reduction::numbered(args.copied),
             };
             if outcome.is_ok() {
                 outcome = copy
@@ -102,28 +92,18 @@ impl Copy {
         }
         // SAFETY: `approve` has seen both ranges.
         unsafe {
-            match from {
-                Some(from) if self.adds => add_each(from, to, bytes),
-                Some(from) => std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize),
-                None => std::ptr::write_bytes(to as *mut u8, 0, bytes as usize),
+            match (from, self.combine) {
+                (Some(from), Some(combine)) => {
+                    reduce::combine(combine, from as *const u8, to as *mut u8, bytes as usize);
+                }
+                (Some(from), None) => std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize),
+                (None, _) => std::ptr::write_bytes(to as *mut u8, 0, bytes as usize),
             }
         }
         match mbarrier {
             None => Ok(()),
             Some(address) => mbarrier::complete(spaces, address, bytes as u32)
                 .map_err(|(kind, text)| (address, kind, text)),
-        }
-    }
-}
-
-/// # Safety
-/// Both ranges may be accessed, and are aligned.
-unsafe fn add_each(from: u64, to: u64, bytes: u64) {
-    for at in (0..bytes).step_by(ADDEND as usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let addend = f32::from_bits(*((from + at) as *const u32));
-            u32::update((to + at) as *mut u32, |sum| (f32::from_bits(sum) + addend).to_bits());
         }
     }
 }

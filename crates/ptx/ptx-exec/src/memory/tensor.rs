@@ -4,10 +4,14 @@
 //! programs pass the 128 bytes around. This module defines them for both sides. A copy is done when
 //! it is issued, as every asynchronous copy is here.
 
+use ptx::ScalarType;
+use ptx::instruction::Atomic;
+
+use crate::arithmetic::reduction::{self, Combine};
 use crate::fault::FaultKind;
 use crate::memory::access::AccessHandler;
-use crate::memory::mbarrier;
 use crate::memory::spaces::{AccessFault, Accessed, Spaces};
+use crate::memory::{mbarrier, reduce};
 use crate::operands::{AccessArgs, Class};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 
@@ -22,6 +26,16 @@ const UNIT: u64 = 16;
 
 /// Bytes to which a box in shared memory is aligned. A swizzle moves bytes within as many.
 const LINE: u64 = 128;
+
+/// Numbers of types of elements, those of the driver.
+const CU_UINT32: u32 = 2;
+const CU_INT32: u32 = 3;
+const CU_UINT64: u32 = 4;
+const CU_INT64: u32 = 5;
+const CU_FLOAT16: u32 = 6;
+const CU_FLOAT32: u32 = 7;
+const CU_FLOAT64: u32 = 8;
+const CU_BFLOAT16: u32 = 9;
 
 /// Offset of the word of a map that has the bytes of its box.
 pub(crate) const BOX_BYTES: i64 = 12;
@@ -45,6 +59,12 @@ const MOST_PIXELS: u32 = 1024;
 /// Marks a map of pixels in the word that has its kind.
 const OF_PIXELS: u32 = 1 << 24;
 
+/// Where this word has the type of elements.
+const TYPE_SHIFT: u32 = 28;
+
+/// Where the number of an operation stands beside that of dimensions ([`reduction::number_of`]).
+pub(crate) const OPERATION_SHIFT: u32 = 16;
+
 /// The pixels of an image that copies go through (`im2col`): by width, height and depth, image
 /// after image. The first dimension of the tensor are the channels, the last the images; of the
 /// box's spans the first is the number of channels that are copied of a pixel, the second that of
@@ -65,6 +85,8 @@ pub struct TensorMap {
     pub address: u64,
     /// Bytes of an element: 1, 2, 4 or 8.
     pub element_bytes: u32,
+    /// The type of elements, as the driver numbers them (`CUtensorMapDataType`), below 16.
+    pub data_type: u32,
     /// Dimensions.
     pub rank: u32,
     /// Bits of the element that stands for those outside the tensor, up to 32: 0 or a NaN.
@@ -107,7 +129,7 @@ impl TensorMap {
         put(0, MAGIC);
         put(4, self.address);
         self.strides.iter().enumerate().for_each(|(axis, stride)| put(12 + 2 * axis, *stride));
-        words[2] = self.element_bytes | self.rank << 8 | self.swizzle << 16;
+        words[2] = self.element_bytes | self.rank << 8 | self.swizzle << 16 | self.data_type << TYPE_SHIFT;
         words[BOX_BYTES as usize / 4] = self.box_bytes() as u32;
         words[6] = self.outside;
         for axis in 0..MAX_RANK {
@@ -141,6 +163,7 @@ impl TensorMap {
         let map = TensorMap {
             address: long(4),
             element_bytes: kind & 0xff,
+            data_type: kind >> TYPE_SHIFT,
             rank: kind >> 8 & 0xff,
             swizzle: kind >> 16 & 0xff,
             outside: word(6),
@@ -186,6 +209,24 @@ impl TensorMap {
         at
     }
 
+    /// What an operation makes of two elements; an error if it has no such type.
+    fn combine(&self, operation: Atomic) -> Result<(usize, Combine), String> {
+        let ty = match self.data_type {
+            CU_UINT32 => Some(ScalarType::U32),
+            CU_INT32 => Some(ScalarType::S32),
+            CU_UINT64 => Some(ScalarType::U64),
+            CU_INT64 => Some(ScalarType::S64),
+            CU_FLOAT16 => Some(ScalarType::F16),
+            CU_FLOAT32 => Some(ScalarType::F32),
+            CU_FLOAT64 => Some(ScalarType::F64),
+            CU_BFLOAT16 => Some(ScalarType::Bf16),
+            _ => None,
+        };
+        let combine = ty.and_then(|ty| reduction::of(operation, ty));
+        let combine = combine.filter(|(size, _)| *size == self.element_bytes as usize);
+        combine.ok_or_else(|| format!("tensors of the type {} have no such reduction", self.data_type))
+    }
+
     /// Bytes of a line of the box.
     fn line_bytes(&self) -> u64 {
         self.counts()[0] * u64::from(self.element_bytes)
@@ -219,7 +260,8 @@ pub(crate) fn load() -> AccessHandler {
     handler(run::<true>)
 }
 
-/// A copy from shared memory; there is no mbarrier.
+/// A copy from shared memory, or a reduction: `copied` has the number of an operation, too. There is
+/// no mbarrier.
 pub(crate) fn store() -> AccessHandler {
     handler(run::<false>)
 }
@@ -260,6 +302,8 @@ unsafe fn run<const LOADS: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &Acce
                     offsets: (args.copied & PIXELS != 0).then(|| offsets(lane)),
                     mbarrier: mbarriers.map(|mbarriers| mbarriers[lane]),
                     ranks: ranks.map(|ranks| ranks[lane]),
+                    operation: reduction::operation(args.copied >> OPERATION_SHIFT),
+                    combine: None,
                 };
                 outcome = copy
                     .execute::<LOADS>(spaces)
@@ -284,15 +328,20 @@ struct Copy {
     mbarrier: Option<u64>,
     /// The blocks of the cluster to which it goes.
     ranks: Option<u32>,
+    /// What is made of the elements in global memory, if they are not replaced.
+    operation: Option<Atomic>,
+    combine: Option<(usize, Combine)>,
 }
 
 impl Copy {
     fn execute<const LOADS: bool>(self, spaces: &mut Spaces) -> Copied {
         let map = self.read_map(spaces)?;
+        let combine = self.operation.map(|operation| map.combine(operation)).transpose();
+        let combine = combine.map_err(|text| (self.map, FaultKind::IllegalInstruction, text))?;
         for rank in spaces.ranks(self.ranks) {
             let own = |address| spaces.in_block(address, rank);
             let (shared, mbarrier) = (own(self.shared), self.mbarrier.map(own));
-            Copy { shared, mbarrier, ..self }.execute_once::<LOADS>(&map, spaces)?;
+            Copy { shared, mbarrier, combine, ..self }.execute_once::<LOADS>(&map, spaces)?;
         }
         Ok(())
     }
@@ -370,7 +419,14 @@ impl Copy {
             }
             // SAFETY: `generic` has approved both: the swizzle moves bytes within aligned lines, all
             // of which it has seen.
-            unsafe { move_element::<LOADS>(global, shared, map) };
+            unsafe {
+                match (global, self.combine) {
+                    (Some(global), Some(combine)) => {
+                        reduce::combine(combine, shared as *const u8, global as *mut u8, size as usize);
+                    }
+                    _ => move_element::<LOADS>(global, shared, map),
+                }
+            };
         }
         Ok(())
     }
@@ -405,6 +461,7 @@ mod tests {
     const MAP: TensorMap = TensorMap {
         address: 0x7000_0000_1000,
         element_bytes: 2,
+        data_type: 6,
         rank: 3,
         outside: 0x7fff,
         swizzle: 3,

@@ -136,6 +136,7 @@ impl Case {
         let map = TensorMap {
             address,
             element_bytes: 2,
+            data_type: 6,
             rank: 2,
             outside: 0,
             swizzle: (self.width as u32 / 16).trailing_zeros(),

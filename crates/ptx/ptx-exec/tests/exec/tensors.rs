@@ -50,6 +50,7 @@ fn random_map(random: &mut Random) -> (TensorMap, usize) {
     let mut map = TensorMap {
         address: 0,
         element_bytes,
+        data_type: 0,
         rank: rank as u32,
         outside: if random.index(2) == 0 { 0 } else { 0x7fff },
         swizzle,
@@ -159,6 +160,7 @@ fn random_images(random: &mut Random) -> (TensorMap, usize) {
     let mut map = TensorMap {
         address: 0,
         element_bytes: random.choose(&[2u32, 4]),
+        data_type: 0,
         rank: inner as u32 + 2,
         outside: if random.index(2) == 0 { 0 } else { 0x7fff },
         swizzle: random.index(3) as u32,

@@ -1,6 +1,6 @@
 //! Modules that `apex run --universal` lowered, or could not lower, in words.
 
-use apex_trace::meta::{Refused, Replaced};
+use apex_trace::meta::{LoweredCost, Refused, Replaced};
 use std::collections::BTreeMap;
 
 /// Lines, forms and kernels that a sentence lists at most.
@@ -25,7 +25,7 @@ fn outcome(refused: &Refused) -> String {
             format!("{module} was loaded with another header: {after}")
         }
         Some(after) => {
-            format!("{module} was lowered to {after}: {}", changes(&refused.changes))
+            format!("{module} was lowered to {after}: {}{}", changes(&refused.changes), costs(&refused.costs))
         }
         None if refused.blocked.is_empty() => {
             format!(
@@ -65,6 +65,18 @@ fn changes(changes: &[Replaced]) -> String {
     rows.collect::<Vec<_>>().join("; ")
 }
 
+/// What kernels cost after the changes: `; predicted instructions for each one of the original: scale
+/// 1.50`.
+fn costs(costs: &[LoweredCost]) -> String {
+    let known = costs.iter().filter(|cost| cost.before > 0.0);
+    let kernels: Vec<String> =
+        known.map(|cost| format!("{} {:.2}", cost.kernel, cost.after / cost.before)).collect();
+    match kernels.is_empty() {
+        true => String::new(),
+        false => format!("; predicted instructions for each one of the original: {}", listed(&kernels)),
+    }
+}
+
 /// The first of a list, and how many more there are.
 fn listed(items: &[String]) -> String {
     let shown = items[..items.len().min(MOST)].join(", ");
@@ -93,6 +105,12 @@ mod tests {
             sentence(&refused),
             "the module of scale (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75: f32x2 (exact) at lines 12, 15, \
              18 and 1 more"
+        );
+        refused.costs = vec![LoweredCost { kernel: "scale".into(), before: 200.0, after: 300.0 }];
+        let said = sentence(&refused);
+        assert!(
+            said.ends_with("1 more; predicted instructions for each one of the original: scale 1.50"),
+            "{said}"
         );
         refused.changes.clear();
         let assembled = Some("machine code by ptxas 13.5".into());

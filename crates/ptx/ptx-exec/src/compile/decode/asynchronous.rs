@@ -8,6 +8,7 @@ use ptx::instruction::{Flag, Opcode, Phase};
 use ptx::{ScalarType, StateSpace};
 use ptx_lower::memory;
 
+use crate::arithmetic::reduction;
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::address::generic_of_shared;
 use crate::compile::decode::load_store;
@@ -235,14 +236,11 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
     if form.take(Flag::Tensor) {
         return tensor_copy(compiler, line, form);
     }
+    let operation = bulk_operation(line, form)?;
     form.take(Flag::CacheHint);
     let spaces = [form.take_space(), form.take_space()];
     let counted =
         form.take_one(&[Flag::CompletesBytes, Flag::BulkGroup]).map(|how| how == Flag::CompletesBytes);
-    let adds = line.instruction.mnemonic.text().starts_with("cp.reduce.");
-    if adds {
-        take_addition(line, form)?;
-    }
     let ([Some(to), Some(from)], Some(counted)) = (spaces, counted) else {
         return invalid("`cp.async.bulk` needs two state spaces, and how it is waited for");
     };
@@ -266,20 +264,28 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded)
     }
     let to = load_store::address(compiler, destination, Some(to))?;
     let data = Reg::list(&[from, object]);
-    let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Bulk);
-    let (run, copied) = if adds { (bulk::add(), bulk::ADDEND) } else { (bulk::copy(), 0) };
-    compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises: counted, ..to });
+    let (operands, kind, copied) = (Reg::list(&[bytes, ranks]), AccessKind::Bulk, operation);
+    compiler.access(bulk::copy(), AccessArgs { data, operands, kind, copied, synchronises: counted, ..to });
     Ok(())
 }
 
-/// Takes the modifiers of a bulk reduction, of which there is one: sums of float32 in global memory.
-fn take_addition(line: &Line, form: &mut Undecoded) -> Decoded<()> {
+/// The number of what `cp.reduce.async.bulk` does to its destination; 0 for a copy.
+fn bulk_operation(line: &Line, form: &mut Undecoded) -> Decoded<u32> {
     let mnemonic = line.instruction.mnemonic.text();
-    if !(mnemonic.contains(".bulk.global.") && mnemonic.ends_with(".add.f32")) {
-        return unsupported(format!("`{mnemonic}` is not supported"));
+    if !mnemonic.starts_with("cp.reduce.") {
+        return Ok(0);
     }
-    form.take_all();
-    Ok(())
+    let number = match (form.atomic.take(), form.take_type()) {
+        (Some(operation), Some(ty)) => reduction::number_on(operation, ty),
+        _ => None,
+    };
+    // `.reduce`, and `.noftz`, which the types with this modifier always have.
+    form.unknown = form.unknown.saturating_sub(1);
+    form.take(Flag::NoFlush);
+    match number {
+        Some(number) => Ok(number),
+        None => unsupported(format!("`{mnemonic}` is not supported")),
+    }
 }
 
 /// Modifiers of copies by tensor map that change nothing of how they are executed here, beside
@@ -300,6 +306,7 @@ const OF_TENSORS: &[&str] = &[
 /// `cp.async.bulk.tensor`: a box of a tensor, to or from shared memory.
 fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let mnemonic = line.instruction.mnemonic.text();
+    let operation = form.atomic.take().filter(|_| mnemonic.starts_with("cp.reduce."));
     form.take_all();
     let (mut loads, mut rank) = (None, 0);
     for word in mnemonic.split('.').skip(1) {
@@ -309,6 +316,8 @@ fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecode
             "global" => loads = loads.or(Some(false)),
             "1d" | "2d" | "3d" | "4d" | "5d" => rank = u32::from(word.as_bytes()[0] - b'0'),
             _ if OF_TENSORS.contains(&word) => {}
+            "reduce" | "add" | "min" | "max" | "inc" | "dec" | "and" | "or" | "xor"
+                if operation.is_some() => {}
             _ => return unsupported(format!("`.{word}` is not supported in `{mnemonic}`")),
         }
     }
@@ -347,6 +356,8 @@ fn tensor_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecode
     let data = Reg::list(&[map, object, c01, c23, c4, offsets[0], offsets[1]]);
     let (operands, kind) = (Reg::list(&[bytes, ranks]), AccessKind::Tensor);
     let copied = if pixels { rank | tensor::PIXELS } else { rank };
+    let number = operation.and_then(reduction::number_of).unwrap_or(0);
+    let copied = copied | number << tensor::OPERATION_SHIFT;
     let run = if loads == Some(true) { tensor::load() } else { tensor::store() };
     let synchronises = object.is_some();
     compiler.access(run, AccessArgs { data, operands, kind, copied, synchronises, ..place });

@@ -8,6 +8,7 @@ use ptx::body::{Line, Operand};
 use ptx::instruction::{Atomic, Opcode};
 use ptx_lower::Memory;
 
+use crate::arithmetic::half_numbers::{add_bf16, add_f16, least_bf16, least_f16, most_bf16, most_f16};
 use crate::arithmetic::numbers;
 use crate::compile::decode::Undecoded;
 use crate::compile::decode::control::copy;
@@ -179,10 +180,10 @@ fn atomic_handler(operation: Atomic, ty: ScalarType, space: Space) -> Option<Acc
         (Atomic::Add, F64) => {
             atomic(|old: u64, b: u64, _| (f64::from_bits(old) + f64::from_bits(b)).to_bits())
         }
-        (Atomic::Add, F16) => atomic(|old: u16, b: u16, _| halves::add_f16(old, b)),
-        (Atomic::Add, Bf16) => atomic(|old: u16, b: u16, _| halves::add_bf16(old, b)),
-        (Atomic::Add, F16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_f16)),
-        (Atomic::Add, Bf16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_bf16)),
+        (Atomic::Add, F16) => atomic(|old: u16, b: u16, _| add_f16(old, b)),
+        (Atomic::Add, Bf16) => atomic(|old: u16, b: u16, _| add_bf16(old, b)),
+        (Atomic::Add, F16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, add_f16)),
+        (Atomic::Add, Bf16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, add_bf16)),
         (Atomic::Minimum | Atomic::Maximum, F16 | Bf16 | F16x2 | Bf16x2) => {
             half_extremum(operation == Atomic::Minimum, ty)?
         }
@@ -220,7 +221,6 @@ fn atomic_handler(operation: Atomic, ty: ScalarType, space: Space) -> Option<Acc
 }
 
 fn half_extremum(min: bool, ty: ScalarType) -> Option<AccessHandler> {
-    use crate::compile::decode::choice::{least_bf16, least_f16, most_bf16, most_f16};
     use ScalarType::*;
     use access::atomic;
     use halves::pairwise;

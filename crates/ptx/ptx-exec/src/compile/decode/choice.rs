@@ -5,7 +5,6 @@ use ptx::ScalarType;
 use ptx::instruction::Property;
 use ptx_lower::{Meaning, Op};
 
-use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_extremum::{self, Extremum};
 use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, saturate_flushed, with_nan};
 use crate::compile::decode::Choice;
@@ -24,26 +23,6 @@ fn minimum_double(a: f64, b: f64) -> f64 {
 fn maximum_double(a: f64, b: f64) -> f64 {
     let first = if a == b { a.is_sign_positive() } else { a > b };
     if b.is_nan() | first { a } else { b }
-}
-
-/// `min` of `.f16`.
-pub(crate) fn least_f16(a: u16, b: u16) -> u16 {
-    f32_to_f16(minimum(f16_to_f32(a), f16_to_f32(b)))
-}
-
-/// `max` of `.f16`.
-pub(crate) fn most_f16(a: u16, b: u16) -> u16 {
-    f32_to_f16(maximum(f16_to_f32(a), f16_to_f32(b)))
-}
-
-/// `min` of `.bf16`.
-pub(crate) fn least_bf16(a: u16, b: u16) -> u16 {
-    f32_to_bf16(minimum(bf16_to_f32(a), bf16_to_f32(b)))
-}
-
-/// `max` of `.bf16`.
-pub(crate) fn most_bf16(a: u16, b: u16) -> u16 {
-    f32_to_bf16(maximum(bf16_to_f32(a), bf16_to_f32(b)))
 }
 
 /// `.xorsign.abs`: of the magnitudes, with the signs multiplied; a NaN has no sign.

@@ -4,22 +4,11 @@ use ptx::ScalarType;
 use ptx_lower::{Meaning, Modifiers, Op};
 
 use crate::arithmetic::approximate;
-use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_arithmetic::{self, Half, Operation};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Choice;
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::registers;
-
-#[inline(always)]
-pub(crate) fn add_f16(a: u16, b: u16) -> u16 {
-    f32_to_f16(f16_to_f32(a) + f16_to_f32(b))
-}
-
-#[inline(always)]
-pub(crate) fn add_bf16(a: u16, b: u16) -> u16 {
-    f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
-}
 
 /// `f` on both halves.
 #[inline(always)]

@@ -14,8 +14,8 @@ use crate::compile::decode::scaled;
 use crate::compile::decode::{Undecoded, direction};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
-    Adds, Arithmetic, ByteTiles, Element, Factor, Float, Format, Fragment, Group, Integer, Layout,
-    MatrixStep, Narrow, Operation, Order, Product, Shape,
+    Adds, Arithmetic, ByteTiles, Element, Factor, Float, Format, Fragment, Group, Integer, Kept, Layout,
+    MatrixStep, Narrow, Operation, Order, Product, Shape, Sparse,
 };
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
@@ -207,8 +207,8 @@ fn check_shape(opcode: Opcode, Shape { m, n, k }: Shape, ty: ScalarType) -> Deco
 
 /// `mma`.
 fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    if form.take(Flag::Sparse) {
-        return unsupported("sparse products of matrices are not supported");
+    if line.instruction.mnemonic.text().contains(".sp") {
+        return multiply_sparse(compiler, line, form);
     }
     let shape = shape(form)?;
     let (a_rows, b_rows) = (is_row(form)?, is_row(form)?);
@@ -242,6 +242,52 @@ fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) 
         }
     };
     emit_product(compiler, line, types, kind, product)
+}
+
+/// `mma.sp`.
+fn multiply_sparse(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let shape = shape(form)?;
+    let (a_rows, b_rows) = (is_row(form)?, is_row(form)?);
+    let types = Types::take(form)?;
+    let half = Shape { k: shape.k / 2, ..shape };
+    check_shape(Opcode::Mma, half, types.a)?;
+    if !a_rows || b_rows {
+        return invalid("a sparse product takes A by rows and B by columns");
+    }
+    let Kind::Words(arithmetic) = types.kind(form, half.k)? else {
+        return unsupported(format!("sparse products of {} are not supported", types.a));
+    };
+    let [d, a, b, c, metadata, selector] = line.operands.as_slice() else {
+        return invalid("a sparse product takes D, A, B, C, metadata and which lanes hold them");
+    };
+    let sparse = sparse(types.a, selector)?;
+    let (a_layout, b_layout) = (Layout::a(half, bits(types.a)), Layout::b(shape, bits(types.b)));
+    let counts = [a_layout.registers, b_layout.registers];
+    let (c_layout, d_layout) = (accumulator(shape, types.c), accumulator(shape, types.d));
+    let mut sources = registers(compiler, a, counts[0], ScalarType::B32)?;
+    sources.extend(registers(compiler, b, counts[1], ScalarType::B32)?);
+    sources.extend(registers(compiler, c, c_layout.registers, ScalarType::B32)?);
+    sources.push(compiler.source(metadata, ScalarType::B32)?);
+    let results = (load_store::elements(d, d_layout.registers)?, ScalarType::B32);
+    let product = Product { shape, a: a_layout, b: b_layout, c: c_layout, d: d_layout, counts };
+    // `.sp` or `.sp::ordered_metadata`: what is ordered is a promise.
+    form.take_all();
+    finish(compiler, Operation::MultiplySparse { product, arithmetic, sparse }, None, sources, results)
+}
+
+/// How A of this type is sparse.
+fn sparse(ty: ScalarType, selector: &Operand) -> Decoded<Sparse> {
+    let kept = match ty {
+        ScalarType::Tf32 => Kept::OneOfTwo,
+        ScalarType::S4 | ScalarType::U4 => Kept::PairsOfFour,
+        _ => Kept::TwoOfFour,
+    };
+    match selector {
+        Operand::Constant(ptx::Constant::Integer(selector @ 0..=1)) => {
+            Ok(Sparse { kept, selector: *selector as usize })
+        }
+        _ => invalid("the lanes that hold metadata have the number 0 or 1"),
+    }
 }
 
 fn accumulator(shape: Shape, ty: ScalarType) -> Layout {
@@ -343,12 +389,20 @@ fn group(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
         return invalid("`wgmma.mma_async` needs the types of D, A and B");
     };
     let saturate = form.take(Flag::SaturateFinite);
-    if mnemonic.contains(".sp.") {
-        return unsupported("sparse products of matrices are not supported");
-    }
     form.take_all();
-    let arithmetic = group_arithmetic(d, a, b, shape.k, saturate)?;
-    let [results, first, second, adds, rest @ ..] = line.operands.as_slice() else {
+    let is_sparse = mnemonic.contains(".sp.");
+    let terms = if is_sparse { shape.k / 2 } else { shape.k };
+    let arithmetic = group_arithmetic(d, a, b, terms, saturate)?;
+    let mut operands = line.operands.clone();
+    let sparse = match operands.get(3..5) {
+        Some([metadata, selector]) if is_sparse => {
+            let found = (sparse(a, selector)?, compiler.source(metadata, ScalarType::B32)?);
+            operands.drain(3..5);
+            Some(found)
+        }
+        _ => None,
+    };
+    let [results, first, second, adds, rest @ ..] = operands.as_slice() else {
         return invalid("`wgmma.mma_async` takes D, A, B and whether D is added");
     };
     let immediate = |at: usize| match rest.get(at) {
@@ -367,8 +421,10 @@ fn group(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> 
     let group = Group {
         arithmetic,
         n: shape.n,
-        k: shape.k,
+        // Of bits, 32 at a time.
+        k: in_elements(shape, a).k,
         bits: bits(a),
+        sparse,
         sum_bits: bits(d),
         a: first_factor,
         b: descriptor(compiler, second, of_b)?,
@@ -398,7 +454,7 @@ fn group_arithmetic(
     terms: usize,
     saturate: bool,
 ) -> Decoded<Arithmetic> {
-    use ScalarType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
+    use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
     let float = |factor, sum| Ok(Arithmetic::Float(Float { factor, c: sum, d: sum, terms }));
     match (d, a, b) {
         (F16, F16, F16) => float(Format::F16, Format::F16),
@@ -409,6 +465,7 @@ fn group_arithmetic(
             let integer = |ty: ScalarType| Integer { bits: 8, signed: ty.is_signed() };
             Ok(Arithmetic::Integer { a: integer(a), b: integer(b), saturate })
         }
+        (S32, B1, B1) => Ok(Arithmetic::Bits { and: true }),
         (F16 | F32, E4m3 | E5m2, E4m3 | E5m2) => {
             let element = |ty| Element { format: if ty == E4m3 { soft::E4M3 } else { soft::E5M2 }, shift: 0 };
             let sum = if d == F16 { Format::F16 } else { Format::F32 };
