@@ -5,7 +5,6 @@ use apex_counts::Direction;
 use crate::code::Op;
 use crate::launch::MAX_SHARED;
 use crate::matrix::MatrixStep;
-use crate::memory::bulk;
 use crate::observe::probe::Moment;
 use crate::observe::survey::{self, Spot};
 use crate::operands::{AccessArgs, AccessKind};
@@ -61,7 +60,8 @@ fn of_bulk_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
     // Zeros have no source.
     let from = args.data[0].is_some().then(|| survey::generic_spots(moment, args.data[0]));
     let to = survey::spots(moment, args);
-    let stores = if args.copied == bulk::ADDEND { Direction::Atomic } else { Direction::Store };
+    // An operation on what lies there has a number, a copy has none.
+    let stores = if args.copied == 0 { Direction::Store } else { Direction::Atomic };
     let mut requests = Vec::new();
     each_lane(moment.lanes.mask, |lane| {
         let (mask, bytes) = (1 << lane, sizes[lane]);
