@@ -98,7 +98,7 @@ fn a_store_has_the_segments_of_a_folder_though_exports_and_the_store_were_killed
     let sandbox = Sandbox::new();
     let Some(stored) = Stored::start(&sandbox) else { return };
     let (_running, hub_address) = hub(&sandbox, &[]);
-    for recording in 0..40 {
+    for recording in 0..24 {
         assert_eq!(post(&hub_address, &message(recording, 1, 20 + recording)), 200);
     }
     let (database, place) = (["--database", "hub.db"], format!("s3://{PLACE}"));
@@ -115,7 +115,7 @@ fn a_store_has_the_segments_of_a_folder_though_exports_and_the_store_were_killed
     for table in ["jobs", "days", "kernels"] {
         let [local, there] = stored.names(table);
         assert_eq!(local, there, "{table}");
-        assert!(local.len() >= 6, "{table}");
+        assert!(local.len() >= 3, "{table}");
     }
     let sound = stored.said(&place, &["--verify"], 0);
     assert!(sound.contains("0 damaged, 0 of days"), "{sound}");
@@ -126,7 +126,7 @@ fn a_store_has_the_segments_of_a_folder_though_exports_and_the_store_were_killed
     assert!(stored.said(&place, &database, 0).starts_with("2 written (2 in the place of others)"));
     stored.said("folder", &database, 0);
     let [local, there] = stored.names("jobs");
-    assert!(local == there && local.len() == 40);
+    assert!(local == there && local.len() == 24);
     // Other bytes in the place of a segment are found.
     let name = format!("jobs/{}", there.first().unwrap());
     stored.store.put(&name, b"PAR1").unwrap();
