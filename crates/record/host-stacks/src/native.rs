@@ -9,7 +9,9 @@ use crate::linux::{self, Call, Mapping};
 use crate::record::{Frame, FrameKind};
 use crate::running::Sample;
 use apex_call_frames::memory::{Memory, half_at, word_at};
-use apex_call_frames::native::{Buffers, Loaded, RIP, Registers, Row, Tables, row, unwind, unwind_on};
+use apex_call_frames::native::{
+    Buffers, Cfa, Loaded, RIP, RSP, Registers, Row, Tables, row, unwind, unwind_on,
+};
 use apex_symbolization::{Exports, Place, Symbols};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -130,17 +132,28 @@ impl Native {
     /// address `until`. None if only the C library lies in between: the system call says as much.
     pub fn frames(&mut self, call: &Call, until: Option<u64>, now_ns: u64) -> &[Found] {
         self.know(call.instruction, now_ns);
+        let registers = Registers::of_stack(call.stack, call.instruction);
+        if !self.unwind_waiting(registers, until)
+            && let Some(found) = self.resynchronised(call.stack)
+        {
+            self.unwind_waiting(found, until);
+        }
+        &self.frames
+    }
+
+    /// Unwinds a stack up to the file that holds `until`; false, and no frames, if all of them are
+    /// the C library's or APEX's own.
+    fn unwind_waiting(&mut self, registers: Registers, until: Option<u64>) -> bool {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut has_others = false;
-        unwind(&self.memory, Registers::of_stack(call.stack, call.instruction), self, DEPTH, |loaded, at| {
+        unwind(&self.memory, registers, self, DEPTH, |loaded, at| {
             if until.is_some_and(|until| loaded.holds(until)) {
                 return false;
             }
             let file = loaded.name as usize;
-            let name = self.files.get(file).map_or("", Mapping::name);
-            has_others |= name != OWN_LIBRARY && !C_LIBRARY.iter().any(|library| name.starts_with(library));
-            if name != OWN_LIBRARY {
+            has_others |= !self.is_c_library(loaded) && self.name_of(loaded) != OWN_LIBRARY;
+            if self.name_of(loaded) != OWN_LIBRARY {
                 frames.push(Found { file, address: at.wrapping_sub(loaded.base) });
             }
             true
@@ -149,7 +162,58 @@ impl Native {
             frames.clear();
         }
         self.frames = frames;
-        &self.frames
+        has_others
+    }
+
+    fn name_of(&self, loaded: &Loaded) -> &str {
+        self.files.get(loaded.name as usize).map_or("", Mapping::name)
+    }
+
+    fn is_c_library(&self, loaded: &Loaded) -> bool {
+        C_LIBRARY.iter().any(|library| self.name_of(loaded).starts_with(library))
+    }
+
+    /// The registers of the innermost function outside of the C library, where functions in between
+    /// cannot be followed because they need registers that are not known: the first word of the
+    /// stack that is the address behind a call, in a function whose frame the stack pointer tells
+    /// and whose caller is known too.
+    fn resynchronised(&self, stack: u64) -> Option<Registers> {
+        let mut bytes = [0; RESYNCHRONISED_BYTES];
+        let length = self.memory.read_some(stack, &mut bytes) / 8 * 8;
+        let mut buffers = Buffers::default();
+        let words = (0..length).step_by(8).map(|at| (stack.wrapping_add(at as u64), word_at(&bytes, at)));
+        for (at, address) in words {
+            let Some(loaded) = self.holding(address).filter(|loaded| !self.is_c_library(loaded)) else {
+                continue;
+            };
+            let row = self.row(&loaded, address.wrapping_sub(1), &mut buffers);
+            let is_by_stack = row.is_some_and(|row| matches!(row.cfa, Cfa::Register(RSP, _)));
+            if !is_by_stack || !self.is_behind_a_call(address) {
+                continue;
+            }
+            let registers = Registers::of_stack(at.wrapping_add(8), address);
+            let mut frames = 0;
+            unwind(&self.memory, registers, self, DEPTH, |_, _| {
+                frames += 1;
+                true
+            });
+            if frames >= RESYNCHRONISED_FRAMES {
+                return Some(registers);
+            }
+        }
+        None
+    }
+
+    /// Whether the instruction in front of an address calls: directly, or through a register or
+    /// memory.
+    fn is_behind_a_call(&self, address: u64) -> bool {
+        let mut before = [0; 7];
+        let is_read = self.memory.read(address.wrapping_sub(7), &mut before);
+        let is_indirect = |length: usize| {
+            let at = before.len() - length;
+            before[at] == 0xff && before[at + 1] >> 3 & 7 == 2
+        };
+        is_read && (before[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect))
     }
 
     /// The frames of a thread that ran at the moment of `sample`, innermost first.
@@ -211,6 +275,10 @@ impl Native {
     }
 }
 
+/// Bytes of a stack in which the innermost function outside of the C library is looked for, and
+/// frames that it and its callers have at least.
+const RESYNCHRONISED_BYTES: usize = 4096;
+const RESYNCHRONISED_FRAMES: usize = 2;
 /// The name of the injected library, whose frames say nothing of the program.
 const OWN_LIBRARY: &str = "libapex.so";
 /// The beginnings of names of the C library's files.

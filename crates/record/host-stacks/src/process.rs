@@ -36,6 +36,8 @@ pub struct Watched {
     threads: BTreeMap<u32, WatchedThread>,
     /// Threads that are not sampled, because there are too many.
     left_out: u64,
+    /// Whether a thread has ended since they were listed.
+    has_ended_threads: bool,
 }
 
 /// Reads stacks of a process.
@@ -111,13 +113,29 @@ impl Watched {
             stack: Vec::new(),
         };
         let (threads, listings, left_out) = (BTreeMap::new(), 0, 0);
-        Ok(Some(Watched { pid, start, executable, index, reader, listings, threads, left_out }))
+        let has_ended_threads = false;
+        Ok(Some(Watched {
+            pid,
+            start,
+            executable,
+            index,
+            reader,
+            listings,
+            threads,
+            left_out,
+            has_ended_threads,
+        }))
     }
 
     /// Whether it is still the process and the program that it was.
     pub fn is_same(&self) -> bool {
         linux::parent_and_start(self.pid).is_some_and(|(_, start)| start == self.start)
             && linux::executable(self.pid) == self.executable
+    }
+
+    /// Whether it is of compiled code and its threads come and go: they are listed more often.
+    pub fn is_changing(&self) -> bool {
+        self.has_ended_threads && self.reader.python.is_none()
     }
 
     /// Identifiers of its children.
@@ -129,14 +147,21 @@ impl Watched {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn list_threads(&mut self, most: usize, files: &mut Files, writer: &mut Writer) -> io::Result<usize> {
+    pub fn list_threads(
+        &mut self,
+        most: usize,
+        period_ns: u64,
+        files: &mut Files,
+        writer: &mut Writer,
+    ) -> io::Result<usize> {
+        self.has_ended_threads = false;
         let tids = linux::threads(self.pid);
         let ended: Vec<u32> = self.threads.keys().copied().filter(|tid| !tids.contains(tid)).collect();
         for tid in ended {
             self.remove(tid, writer)?;
         }
         for &tid in tids.iter().take(most) {
-            self.look_at(tid, writer)?;
+            self.look_at(tid, period_ns, writer)?;
         }
         self.left_out = tids.len().saturating_sub(self.threads.len()) as u64;
         if self.reader.python.is_none() && self.listings < LISTINGS_FOR_PYTHON {
@@ -166,7 +191,7 @@ impl Watched {
     }
 
     /// Notes a thread and its name, which it may have changed.
-    fn look_at(&mut self, tid: u32, writer: &mut Writer) -> io::Result<()> {
+    fn look_at(&mut self, tid: u32, period_ns: u64, writer: &mut Writer) -> io::Result<()> {
         let name = linux::name(self.pid, tid);
         let thread = || Thread { process: self.index, tid, name: name.clone() };
         match self.threads.get_mut(&tid) {
@@ -179,6 +204,8 @@ impl Watched {
             None => {
                 let Some(files) = ThreadFiles::of(self.pid, tid) else { return Ok(()) };
                 let index = writer.thread(thread())?;
+                // A thread that lives for some milliseconds has a tick before its first round.
+                self.reader.start_clock(tid, period_ns);
                 let new =
                     WatchedThread { index, name, files, turns: None, open: None, doing: Doing::Running };
                 self.threads.insert(tid, new);
@@ -212,6 +239,7 @@ impl Watched {
             }
             thread.read(tid, turns, &mut self.reader, at, output)?;
         }
+        self.has_ended_threads |= !ended.is_empty();
         ended.into_iter().try_for_each(|tid| self.remove(tid, output.writer))
     }
 
@@ -341,14 +369,7 @@ impl Reader {
     /// Reads the compiled frames of a thread that runs, and says whether they are known. Without a
     /// tick since the last round, the thread has hardly run since, and is where it was.
     fn read_running(&mut self, tid: u32, at: Moment, output: &mut Output<'_>) -> io::Result<bool> {
-        if !self.clocks.contains_key(&tid) {
-            if self.clocks.len() >= MOST_CLOCKS {
-                return Ok(false);
-            }
-            // Two ticks in a period: a thread that has run since the last round has a new one.
-            let clock = Clock::of(tid, (at.period_ns / 2).max(1)).ok();
-            self.clocks.insert(tid, clock.map(|clock| Ticking { clock, stack: Vec::new() }));
-        }
+        self.start_clock(tid, at.period_ns);
         let Some(Some(ticking)) = self.clocks.get_mut(&tid) else { return Ok(false) };
         let Some(sample) = ticking.clock.newest() else {
             self.stack.extend_from_slice(&ticking.stack);
@@ -363,6 +384,16 @@ impl Reader {
             ticking.stack.clone_from(&self.stack);
         }
         Ok(!found.is_empty())
+    }
+
+    /// Starts the clock of a thread of compiled code, if it has none and there is room.
+    fn start_clock(&mut self, tid: u32, period_ns: u64) {
+        if self.python.is_some() || self.clocks.len() >= MOST_CLOCKS || self.clocks.contains_key(&tid) {
+            return;
+        }
+        // Two ticks in a period: a thread that has run since the last round has a new one.
+        let clock = Clock::of(tid, (period_ns / 2).max(1)).ok();
+        self.clocks.insert(tid, clock.map(|clock| Ticking { clock, stack: Vec::new() }));
     }
 
     /// Drops what a thread that waits did before.

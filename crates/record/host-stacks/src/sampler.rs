@@ -44,6 +44,8 @@ impl Default for Options {
 const PAUSE_BY_COST: u32 = 33;
 /// The time from one listing of processes and threads to the next.
 const LIST_EVERY_NS: u64 = 200_000_000;
+/// The same where threads of a process come and go.
+const LIST_SOON_NS: u64 = 5_000_000;
 /// The time from one writing to the next.
 const WRITE_EVERY_NS: u64 = 1_000_000_000;
 /// Most threads that are sampled: each has two open files.
@@ -161,7 +163,9 @@ impl Sampling {
 
     /// Samples all threads once; false if nothing can be sampled here.
     fn round(&mut self, now_ns: u64, roots: &mut impl FnMut() -> Vec<u32>) -> io::Result<bool> {
-        if now_ns.saturating_sub(self.listed_ns) >= LIST_EVERY_NS {
+        let is_changing = self.processes.values().any(Watched::is_changing);
+        let every_ns = if is_changing { LIST_SOON_NS } else { LIST_EVERY_NS };
+        if now_ns.saturating_sub(self.listed_ns) >= every_ns {
             self.listed_ns = now_ns;
             if !self.list(roots())? {
                 return Ok(false);
@@ -207,7 +211,12 @@ impl Sampling {
                 self.processes.insert(pid, new);
             }
             let Some(process) = self.processes.get_mut(&pid) else { continue };
-            threads += process.list_threads(MOST_THREADS.saturating_sub(threads), &mut self.files, writer)?;
+            threads += process.list_threads(
+                MOST_THREADS.saturating_sub(threads),
+                nanoseconds(self.options.period),
+                &mut self.files,
+                writer,
+            )?;
             pending.extend(process.children());
         }
         Ok(true)

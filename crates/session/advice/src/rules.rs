@@ -257,6 +257,7 @@ pub(crate) const OF_LIBRARIES: [&str; 11] = [
 pub(crate) const OF_COPIES: [&str; 2] = [pageable_async_copy::RULE.id, synchronous_calls::RULE.id];
 
 pub(crate) use host_function::drop_waits;
+pub(crate) use reread::part_used;
 
 /// The rule that says that ranks wait for another one.
 pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;

@@ -83,11 +83,11 @@ fn loops(text: &str, lines: &[u32]) -> BTreeMap<u32, (u32, String)> {
     found
 }
 
-/// The statements of each function of Python, but for documentation.
+/// The statements of each function of Python with its decorators, but without documentation.
 fn functions(text: &str) -> BTreeMap<String, Vec<(u32, String)>> {
     let mut found: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
     let (mut state, mut first, mut parts) = (State::default(), 1, Vec::new());
-    let mut around: Vec<Open<'_>> = Vec::new();
+    let (mut around, mut decorators): (Vec<Open<'_>>, Vec<(u32, String)>) = Default::default();
     for (number, line) in (1..).zip(text.lines()).take(MOST_OF_FUNCTIONS) {
         let text = line.trim_start();
         if state.is_between_statements() {
@@ -103,10 +103,15 @@ fn functions(text: &str) -> BTreeMap<String, Vec<(u32, String)>> {
         parts.push(code);
         let is_whole = state.is_between_statements() && !parts[0].is_empty();
         let defines = around.last().is_some_and(|open| open.line == first);
-        if is_whole && !defines && !parts[0].starts_with(['"', '\'']) {
+        let name = around.last().map_or("", |open| open.text);
+        if is_whole && defines && !decorators.is_empty() {
+            found.entry(name.to_owned()).or_default().append(&mut decorators);
+        } else if is_whole && !defines && !parts[0].starts_with(['"', '\'']) {
             let statement = joined(&parts[..parts.len().min(MOST_LINES)]);
-            let name = around.last().map_or("", |open| open.text);
-            found.entry(name.to_owned()).or_default().push((first, statement));
+            match statement.starts_with('@') {
+                true => decorators.push((first, statement)),
+                false => found.entry(name.to_owned()).or_default().push((first, statement)),
+            }
         }
     }
     found

@@ -23,7 +23,8 @@ pub(super) fn drop_covered(profile: &Profile, findings: &mut Vec<Finding>) {
             all += time;
             explained += time * explained_of(profile, findings, kernel);
         }
-        explained >= HALF * all
+        // Kernels of graphs that were not timed by themselves have no time of their own.
+        all > 0.0 && explained >= HALF * all
     };
     let is_line = |finding: &Finding| finding.rule == rules::COSTLY_LINE;
     let has_claim = |finding: &Finding| finding.cause.is_some() && finding.saving.time_ns.is_some();

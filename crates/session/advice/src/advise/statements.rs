@@ -20,7 +20,14 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
         let is_about_it = |cause: &Cause| is_about(profile, finding, cause, &place.text);
         let own = cause_of_statement(profile, &knowledge, is_about_it);
         let Some((cause, remedy)) = own else {
-            add_remedy_of_body(profile, &knowledge, finding);
+            let part = rules::part_used(profile, &place.file, place.line);
+            match part.filter(|_| finding.scope == Scope::Kernel) {
+                Some(part) => {
+                    let change = format!("{part}. Otherwise: {}", finding.change.trim_end_matches('.'));
+                    (finding.remedy, finding.change) = (in_short(&change), change);
+                }
+                None => add_remedy_of_body(profile, &knowledge, finding),
+            }
             continue;
         };
         let own = finding.change.trim_end_matches('.');

@@ -210,17 +210,20 @@ impl<'p> Work<'p> {
         is_made || 2.0 * self.graphs_ns >= self.time_ns
     }
 
+    /// The largest of its kernels.
+    fn largest<'a>(&self, profile: &'a Profile) -> Option<&'a Kernel> {
+        self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index))
+    }
+
     /// Whether the largest of its kernels is the program's own.
     fn is_own(&self, profile: &Profile) -> bool {
-        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
-        largest.is_some_and(|kernel| kernel.traits.owner.kind() == OwnerKind::Own)
+        self.largest(profile).is_some_and(|kernel| kernel.traits.owner.kind() == OwnerKind::Own)
     }
 
     /// Whether XLA made most of its kernels: the line calls a compiled function, whose statements
     /// are not known.
     fn is_compiled_by_xla(&self, profile: &Profile) -> bool {
-        let largest = self.kernels.first().and_then(|&(index, _)| profile.kernels.get(index));
-        largest.is_some_and(|kernel| kernel.traits.owner == Owner::Xla)
+        self.largest(profile).is_some_and(|kernel| kernel.traits.owner == Owner::Xla)
     }
 
     /// The place, with the statement that stands there.
@@ -343,9 +346,13 @@ fn questions(profile: &Profile, work: &Work<'_>) -> String {
         asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
     }
     let share = work.time_ns / profile.totals.span_ns.max(1.0);
-    let limit = limits::of_place(profile, share).and_then(|(_, change)| change);
+    let limit = limits::of_place(profile, share, work.largest(profile)).and_then(|(_, change)| change);
     let limit = limit.map_or_else(String::new, |change| format!("{change}. "));
-    let read = work.site.frame().and_then(|line| reread::change(profile, line));
+    let again = Some(work).filter(|work| work.is_own(profile)).and_then(|work| {
+        let quote = work.quote(profile)?;
+        reread::loaded_again(profile, work.site.frame()?, quote)
+    });
+    let read = again.or_else(|| work.site.frame().and_then(|line| reread::change(profile, line)));
     let read = read.map_or_else(String::new, |change| format!("{change}. "));
     format!("{read}{limit}See whether {} can do less. {}", work.site, asked.join(" "))
 }
@@ -386,7 +393,7 @@ fn draft(
         summary = format!("{summary}; {}", compiled.in_words());
     }
     if cause.is_none()
-        && let Some((limit, _)) = limits::of_place(profile, share)
+        && let Some((limit, _)) = limits::of_place(profile, share, work.largest(profile))
     {
         summary = format!("{summary}; {limit}");
     }
@@ -460,7 +467,7 @@ const CONVOLUTION: Family = Family {
 };
 
 /// Questions by operation.
-const FAMILIES: [(&[Operation], Family); 13] = [
+const FAMILIES: [(&[Operation], Family); 15] = [
     (
         &[Operation::MatrixProduct, Operation::MatrixVector],
         Family {
@@ -546,7 +553,25 @@ const FAMILIES: [(&[Operation], Family); 13] = [
         },
     ),
     (
-        &[Operation::Fft, Operation::Sparse, Operation::Recurrent, Operation::Fused],
+        &[Operation::Fft],
+        Family {
+            name: "Fourier transforms",
+            questions: "Is the input real (rfft and irfft compute half of the spectrum)? Are lengths products of small \
+                primes (next_fast_len)? Are all frequencies used? Are many transforms made by one call, from plans that \
+                are kept, and is one of an unchanged input made once?",
+        },
+    ),
+    (
+        &[Operation::Sparse],
+        Family {
+            name: "products with a sparse matrix",
+            questions: "What part of the matrix is not zero? From a few percent on, a dense product on tensor cores is \
+                faster (to_dense() once, before the loop). Is the format one that the library is fast in (CSR, sorted; \
+                blocks of 16 and more; 2:4)? Are many vectors multiplied at once?",
+        },
+    ),
+    (
+        &[Operation::Recurrent, Operation::Fused],
         Family { name: "one library routine", questions: OTHER.questions },
     ),
     (

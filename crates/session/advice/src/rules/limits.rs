@@ -6,7 +6,7 @@
 
 use super::{framework, percent};
 use apex_profile::names::Owner;
-use apex_profile::{Profile, UnitActivity};
+use apex_profile::{Kernel, Profile, UnitActivity};
 
 /// Minimum share of the time of a place for the GPU's readings to be about it.
 const MOST: f64 = 0.6;
@@ -20,6 +20,9 @@ const TENSOR: f64 = 0.5;
 const IDLE: f64 = 0.005;
 /// Multiprocessors below which some have no work.
 const FEW_SMS: f64 = 0.5;
+/// Multiprocessors below which some wait for the last blocks of a kernel of many waves.
+const BALANCED_SMS: f64 = 0.8;
+const MANY_WAVES: f64 = 4.0;
 /// Occupancy below which too few warps hide latency.
 const FEW_WARPS: f64 = 0.25;
 
@@ -29,17 +32,19 @@ enum Limit {
     Memory,
     TensorCores,
     Blocks,
+    LastBlocks,
     Warps,
     Instructions,
 }
 
 impl Limit {
-    /// `None` where the readings are between the cases.
-    fn of(units: &UnitActivity) -> Option<Limit> {
+    /// `None` where the readings are between the cases. `waves` are those of the largest kernel.
+    fn of(units: &UnitActivity, waves: f64) -> Option<Limit> {
         match units {
             _ if units.dram >= FULL => Some(Limit::Memory),
             _ if units.tensor >= TENSOR => Some(Limit::TensorCores),
             _ if units.sms < FEW_SMS => Some(Limit::Blocks),
+            _ if units.sms < BALANCED_SMS && waves >= MANY_WAVES => Some(Limit::LastBlocks),
             _ if units.dram >= LOW => None,
             _ if units.occupancy < FEW_WARPS => Some(Limit::Warps),
             _ if units.tensor < TENSOR / 2.0 => Some(Limit::Instructions),
@@ -52,6 +57,9 @@ impl Limit {
             Limit::Memory => "it works at the memory's speed",
             Limit::TensorCores => "tensor cores work for most of it",
             Limit::Blocks => "most multiprocessors have no work",
+            Limit::LastBlocks => {
+                "some multiprocessors have no work, though there are many blocks: some take longer"
+            }
             Limit::Warps => {
                 "few warps run on each multiprocessor, and neither memory nor tensor cores limit it"
             }
@@ -78,6 +86,9 @@ impl Limit {
             Limit::Blocks => "Give it more independent work: more blocks, larger batches, several reductions at \
                 once, or a form that divides one long row, sum or chain among blocks"
                 .into(),
+            Limit::LastBlocks => "Let the blocks that take longest start first (sort what they work on by length, the \
+                longest first), or divide them: those that start last run alone while other multiprocessors are idle"
+                .into(),
             Limit::Warps => "Give each multiprocessor more warps: fewer registers or less shared memory for each \
                 block, more blocks, or several independent loads in flight in each thread"
                 .into(),
@@ -91,7 +102,11 @@ impl Limit {
 
 /// What limits the device during a place of this share of the time: the end of a sentence about the
 /// place, and what to change; `None` where nothing is known.
-pub(super) fn of_place(profile: &Profile, share: f64) -> Option<(String, Option<String>)> {
+pub(super) fn of_place(
+    profile: &Profile,
+    share: f64,
+    kernel: Option<&Kernel>,
+) -> Option<(String, Option<String>)> {
     let units = profile.unit_activity.as_ref().filter(|_| share >= MOST)?;
     let tensor = match units.tensor < IDLE {
         true => "tensor cores idle".to_owned(),
@@ -103,7 +118,9 @@ pub(super) fn of_place(profile: &Profile, share: f64) -> Option<(String, Option<
         percent(units.occupancy),
         percent(units.dram)
     );
-    let limit = Limit::of(units);
+    let waves =
+        kernel.and_then(|kernel| kernel.geometry.as_ref()).map_or(0.0, |geometry| geometry.waves.waves);
+    let limit = Limit::of(units, waves);
     let words = limit.map_or_else(|| read.clone(), |limit| format!("{}: {read}", limit.in_words()));
     Some((words, limit.map(|limit| limit.change(framework(profile)))))
 }
@@ -127,17 +144,22 @@ mod tests {
             (units(0.98, 0.9, 0.0, 0.02), Some(Limit::Instructions)),
             (units(0.98, 0.9, 0.0, 0.4), None),
         ] {
-            assert_eq!(Limit::of(&units), limit, "{units:?}");
+            assert_eq!(Limit::of(&units, 1.0), limit, "{units:?}");
         }
+        let uneven = units(0.7, 0.11, 0.0, 0.01);
+        assert_eq!(
+            [1.0, 23.0].map(|waves| Limit::of(&uneven, waves)),
+            [Some(Limit::Warps), Some(Limit::LastBlocks)]
+        );
     }
 
     #[test]
     fn only_a_place_of_most_of_the_time_is_limited_by_what_is_read() {
         let mut profile = profile_of([]);
-        assert_eq!(of_place(&profile, 1.0), None);
+        assert_eq!(of_place(&profile, 1.0, None), None);
         profile.unit_activity = Some(units(0.99, 0.8, 0.0, 0.85));
-        assert_eq!(of_place(&profile, 0.5), None);
-        let (words, change) = of_place(&profile, 0.9).expect("a limit");
+        assert_eq!(of_place(&profile, 0.5, None), None);
+        let (words, change) = of_place(&profile, 0.9, None).expect("a limit");
         assert!(words.contains("DRAM at 85% of its peak, tensor cores idle"), "{words}");
         assert!(change.expect("a change").contains("fewer bytes"));
     }

@@ -403,6 +403,7 @@ impl SampledHost {
             HostFrame { frame: Frame { file: frame.file.clone(), line, function }, is_native }
         };
         let mut frames: Vec<HostFrame> = self.file.frames(stack).map(frame).collect();
+        name_memory_function(&mut frames);
         // Frames of the C library alone are not kept, because the call says as much.
         if let Some(call) = call.filter(|_| frames.first().is_some_and(|frame| !frame.is_native)) {
             frames.insert(0, HostFrame::of_call(call));
@@ -413,6 +414,28 @@ impl SampledHost {
             process: self.file.processes[thread.process as usize].name.clone(),
             is_settled,
         }
+    }
+}
+
+/// The name in place of the C library's functions for memory and text, and the file of frames in
+/// the kernel.
+const MEMORY_FUNCTION: &str = "memory function";
+const KERNEL: &str = "kernel";
+
+/// Names the innermost function of a thread that runs, where it is one of the C library without a
+/// name that another file calls: what that library exports without the address of one function are
+/// those that it chooses for the processor, which move, fill and compare memory and text
+/// (`memmove`, `memset`, `strlen`).
+fn name_memory_function(frames: &mut [HostFrame]) {
+    let is_of_c = |frame: &HostFrame| {
+        let name = frame.frame.file.rsplit('/').next().unwrap_or_default();
+        frame.is_native && (name.starts_with("libc.so") || name.starts_with("libc-"))
+    };
+    let is_fault = |frame: &HostFrame| frame.frame.file == KERNEL && frame.frame.function == "page fault";
+    let at = usize::from(frames.first().is_some_and(is_fault));
+    let [innermost, caller, ..] = &mut frames[at..] else { return };
+    if innermost.frame.function.is_empty() && is_of_c(innermost) && !is_of_c(caller) {
+        innermost.frame.function = MEMORY_FUNCTION.to_owned();
     }
 }
 

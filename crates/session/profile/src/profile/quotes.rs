@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use apex_trace::Session;
 use apex_untrusted::read;
 
-use super::{Frame, Profile, Site};
+use super::{CallStack, Frame, Profile, Site};
 use crate::readings::Reading;
 use crate::source_line;
 
@@ -89,6 +89,22 @@ impl Profile {
         Some((*line, statement))
     }
 
+    /// The statements of the program that call the function in which this line launches, the
+    /// innermost first, with their frames.
+    pub fn statements_that_call(&self, file: &str, line: u32) -> Vec<(&Frame, &str)> {
+        let is_here = |stack: &&CallStack| {
+            stack.site().frame().is_some_and(|frame| frame.file == file && frame.line == Some(line))
+        };
+        let frames = self.call_stacks.iter().filter(is_here).flat_map(CallStack::callers);
+        let mut found: Vec<(&Frame, &str)> = Vec::new();
+        for (frame, statement) in frames.filter_map(|frame| Some((frame, self.quote(frame)?))) {
+            if !found.iter().any(|(known, _)| *known == frame) {
+                found.push((frame, statement));
+            }
+        }
+        found
+    }
+
     /// What reading the source says of the line of a frame.
     pub fn readings_of(&self, frame: &Frame) -> &[Reading] {
         let at = frame.line.map(|line| (frame.file.clone(), line));
@@ -104,7 +120,8 @@ impl Profile {
         let waiting = self.host_stacks.iter().filter_map(|stack| {
             stack.frames.iter().find(|frame| !frame.is_of_library()).map(|frame| &frame.frame)
         });
-        let lines = launching.chain(waiting).filter(|frame| !frame.is_of_library());
+        let outer = self.call_stacks.iter().flat_map(CallStack::callers);
+        let lines = launching.chain(waiting).chain(outer).filter(|frame| !frame.is_of_library());
         lines.filter_map(|frame| Some((frame.file.as_str(), frame.line?))).gathered()
     }
 }

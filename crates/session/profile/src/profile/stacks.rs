@@ -95,7 +95,15 @@ impl Frame {
     }
 }
 
+/// Frames of the program around the one that launches whose statements are read.
+const CALLERS: usize = 3;
+
 impl CallStack {
+    /// Frames of the program that call the one that launches, the innermost first.
+    pub(super) fn callers(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter().filter(|frame| !frame.is_of_library()).skip(1).take(CALLERS)
+    }
+
     /// The place that stands for it.
     pub fn site(&self) -> Site<'_> {
         let of_user = self.frames.iter().find(|frame| !frame.is_of_library());
