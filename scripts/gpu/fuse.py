@@ -13,6 +13,7 @@ recorded launch, times the ratio of words. It needs nvcc, and ncu for the traffi
 """
 
 import argparse
+import concurrent.futures
 import csv
 import ctypes
 import json
@@ -135,11 +136,15 @@ def without_registers(ptx):
     return re.sub(r"mov\.(\w+)(\s+)apex_fused_at_(\d), 1;|add\.s64(\s+)apex_fused_at_(\d), [^;]*;", lambda found: f"mov.u64 apex_fused_at_{found[3] or found[5]}, 1;", ptx)
 
 
+def compiled(name, folder):
+    """Compiles a program, and its PTX."""
+    run([*NVCC, "-code=compute_90", "-o", folder / name, PROGRAMS / f"{name}.cu"])
+    run([*NVCC, "-ptx", "-o", folder / f"{name}.ptx", PROGRAMS / f"{name}.cu"])
+
+
 def joined(apex, name, folder):
     """Records a program and joins its pair."""
     program = folder / name
-    run([*NVCC, "-code=compute_90", "-o", program, PROGRAMS / f"{name}.cu"])
-    run([*NVCC, "-ptx", "-o", folder / f"{name}.ptx", PROGRAMS / f"{name}.cu"])
     run([apex, "run", "--quiet", "--code", "--timing", "all", "-o", folder / f"{name}-s", "--", program, str(FEW), "4"])
     profile = folder / f"{name}.json"
     found = json.loads(run([apex, "fuse", folder / f"{name}-s", "--json", "-o", folder / f"{name}-fused", "--tuned", profile]))
@@ -180,10 +185,13 @@ def measure(arguments):
     keep = lambda: (out / "fuse.json").write_text(json.dumps(results, indent=1) + "\n")
     with tempfile.TemporaryDirectory() as folder:
         folder, jobs, known = Path(folder), [], []
-        for name in PAIRS:
+        with concurrent.futures.ThreadPoolExecutor(len(PAIRS)) as pool:
+            builds = {name: pool.submit(compiled, name, folder) for name in PAIRS}
+        for name, build in builds.items():
             result = {"program": name}
             results["pairs"].append(result)
             try:
+                build.result()
                 program, profile, pair = joined(arguments.apex, name, folder)
                 predicted = pair["flowing_bytes"] * arguments.counted_words // FEW
                 result |= {"checked": pair["joined"]["checked"], "predicted_bytes": predicted}
