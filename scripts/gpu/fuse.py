@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """What joined kernels gain on a GPU: memory traffic, time, and whether results stay the same, bit by bit.
 
-    fuse.py measure [--apex BIN] [--out DIR] [--words N] [--rounds N]
+    fuse.py measure [--apex BIN] [--out DIR] [--words N] [--counted-words N] [--rounds N]
     fuse.py launch JOBS
     fuse.py table FILE
 
 The programs (testing/tune/pairs) launch pairs of kernels again and again. Each is recorded once with few words (`apex run --code`), and `apex fuse` writes the joined kernels and a
 profile. Then it runs with N words, in turns, without and with `--fast=queue --tuned`: the checksum of all its arrays must be the same, and kernel times are what `apex run` measures.
 `apex tune --verify --fast=queue` compares allocations. Nsight Compute (`ncu`) counts the traffic of both kernels and of the joined one in a process of `fuse.py launch`, which
-loads the PTX and launches it with arrays of N words; `without` is the joined kernel whose second part loads what it needs. The prediction is what `apex fuse` computed for the
+loads the PTX and launches it with larger arrays, of which the caches hold little; `without` is the joined kernel whose second part loads what it needs. The prediction is what `apex fuse` computed for the
 recorded launch, times the ratio of words. It needs nvcc, and ncu for the traffic. Raw figures go to DIR/fuse.json.
 """
 
 import argparse
+import concurrent.futures
 import csv
 import ctypes
 import json
@@ -103,7 +104,7 @@ def launch(arguments):
     for job in json.loads(Path(arguments.jobs).read_text()):
         words = job["words"]
         arrays = [driver.array(size * words) for size in job["arrays"]]
-        width, height = 1024, words // 1024 * 4
+        width, height = 4096, words // 4096 * 4
         numbers = {"n": ctypes.c_int(words), "a": ctypes.c_float(1.0009765), "width": ctypes.c_int(width), "height": ctypes.c_int(height)}
         values = [[numbers[one] if isinstance(one, str) else arrays[one] for one in of] for of in job["arguments"]]
         is_image = "width" in job["arguments"][0]
@@ -120,7 +121,7 @@ def counted(jobs, folder):
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
     command = ["ncu", "--csv", "--clock-control", "none", "--metrics", ",".join(METRICS.values())]
-    printed = run([*command, sys.executable, __file__, "launch", str(path)], limit=110)
+    printed = run([*command, sys.executable, __file__, "launch", str(path)])
     rows = [line for line in printed.splitlines() if line.startswith('"')]
     launches = {}
     for row in csv.DictReader(rows):
@@ -135,11 +136,15 @@ def without_registers(ptx):
     return re.sub(r"mov\.(\w+)(\s+)apex_fused_at_(\d), 1;|add\.s64(\s+)apex_fused_at_(\d), [^;]*;", lambda found: f"mov.u64 apex_fused_at_{found[3] or found[5]}, 1;", ptx)
 
 
+def compiled(name, folder):
+    """Compiles a program, and its PTX."""
+    run([*NVCC, "-code=compute_90", "-o", folder / name, PROGRAMS / f"{name}.cu"])
+    run([*NVCC, "-ptx", "-o", folder / f"{name}.ptx", PROGRAMS / f"{name}.cu"])
+
+
 def joined(apex, name, folder):
     """Records a program and joins its pair."""
     program = folder / name
-    run([*NVCC, "-code=compute_90", "-o", program, PROGRAMS / f"{name}.cu"])
-    run([*NVCC, "-ptx", "-o", folder / f"{name}.ptx", PROGRAMS / f"{name}.cu"])
     run([apex, "run", "--quiet", "--code", "--timing", "all", "-o", folder / f"{name}-s", "--", program, str(FEW), "4"])
     profile = folder / f"{name}.json"
     found = json.loads(run([apex, "fuse", folder / f"{name}-s", "--json", "-o", folder / f"{name}-fused", "--tuned", profile]))
@@ -161,48 +166,62 @@ def timed(apex, program, profile, arguments, folder):
     return printed, times, kernels
 
 
+def job(name, pair, words, folder):
+    """What `fuse.py launch` does about a pair: both kernels, the joined one, and that without registers."""
+    kernels, arrays, places = PAIRS[name]
+    fused, plain = Path(pair["joined"]["file"]), folder / f"{name}-without.ptx"
+    plain.write_text(without_registers(fused.read_text()))
+    own = [[str(folder / f"{name}.ptx"), kernel, [[part, place] for place in range(len(places[part]))]] for part, kernel in enumerate(kernels)]
+    parameters = [[int(one["kernel"] == "second"), one["index"]] for one in pair["joined"]["parameters"]]
+    both = [[str(file), "apex_fused", parameters] for file in (fused, plain)]
+    return {"words": words, "arrays": arrays, "arguments": places, "kernels": own + both}
+
+
 def measure(arguments):
-    """Measures all pairs."""
+    """Measures all pairs: first the traffic, then runs of the programs."""
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    results = {"words": arguments.words, "rounds": arguments.rounds, "pairs": []}
+    results = {"words": arguments.words, "rounds": arguments.rounds, "counted_words": arguments.counted_words, "pairs": []}
+    keep = lambda: (out / "fuse.json").write_text(json.dumps(results, indent=1) + "\n")
     with tempfile.TemporaryDirectory() as folder:
-        folder, jobs = Path(folder), []
-        for name, (kernels, arrays, places) in PAIRS.items():
+        folder, jobs, known = Path(folder), [], []
+        with concurrent.futures.ThreadPoolExecutor(len(PAIRS)) as pool:
+            builds = {name: pool.submit(compiled, name, folder) for name in PAIRS}
+        for name, build in builds.items():
             result = {"program": name}
             results["pairs"].append(result)
             try:
+                build.result()
                 program, profile, pair = joined(arguments.apex, name, folder)
-                given = [str(arguments.words), str(arguments.rounds)]
-                result |= {"checked": pair["joined"]["checked"], "predicted_bytes": pair["flowing_bytes"] * arguments.words // FEW}
-                printed, result["ms"], result["launches"] = timed(arguments.apex, program, profile, given, folder)
-                result["same_output"] = len(set(printed)) == 1
-                few = [str(min(arguments.words, 1 << 22)), given[1]]
-                verified = run([arguments.apex, "tune", "--verify", "--json", "--fast=queue", "-o", profile, "--", program, *few], 90, may_fail=True)
-                result["verified"] = json.loads(verified)
+                predicted = pair["flowing_bytes"] * arguments.counted_words // FEW
+                result |= {"checked": pair["joined"]["checked"], "predicted_bytes": predicted}
+                jobs.append(job(name, pair, arguments.counted_words, folder))
+                known.append((result, program, profile))
             except (Failed, json.JSONDecodeError, StopIteration, KeyError) as error:
                 result["failed"] = f"{type(error).__name__}: {error}"
                 print(name, result["failed"], flush=True)
-                (out / "fuse.json").write_text(json.dumps(results, indent=1) + "\n")
-                continue
-            fused = Path(pair["joined"]["file"])
-            plain = folder / f"{name}-without.ptx"
-            plain.write_text(without_registers(fused.read_text()))
-            own = [[str(folder / f"{name}.ptx"), kernel, [[part, place] for place in range(len(places[part]))]] for part, kernel in enumerate(kernels)]
-            parameters = [[int(one["kernel"] == "second"), one["index"]] for one in pair["joined"]["parameters"]]
-            both = [[str(file), "apex_fused", parameters] for file in (fused, plain)]
-            jobs.append({"words": arguments.words, "arrays": arrays, "arguments": places, "kernels": own + both})
-            print(line(result), flush=True)
-            (out / "fuse.json").write_text(json.dumps(results, indent=1) + "\n")
+        keep()
         try:
             launches = counted(jobs, folder)
-            for at, result in enumerate(result for result in results["pairs"] if "failed" not in result):
+            for at, (result, *_) in enumerate(known):
                 result["traffic"] = dict(zip(("first", "second", "joined", "without"), launches[4 * at : 4 * at + 4]))
-        except Failed as error:
-            results["failed"] = str(error)
-            print("ncu:", error, flush=True)
-        (out / "fuse.json").write_text(json.dumps(results, indent=1) + "\n")
-    print("\n".join(map(line, results["pairs"])))
+        except (Failed, KeyError, ValueError, StopIteration) as error:
+            results["failed"] = f"{type(error).__name__}: {error}"
+            print("ncu:", results["failed"], flush=True)
+        keep()
+        for result, program, profile in known:
+            try:
+                given = [str(arguments.words), str(arguments.rounds)]
+                printed, result["ms"], result["launches"] = timed(arguments.apex, program, profile, given, folder)
+                result["same_output"] = len(set(printed)) == 1
+                few = [str(min(arguments.words, 1 << 22)), given[1]]
+                command = [arguments.apex, "tune", "--verify", "--json", "--fast=queue", "-o", profile, "--", program, *few]
+                result["verified"] = json.loads(run(command, 90, may_fail=True))
+                print(line(result), flush=True)
+            except (Failed, json.JSONDecodeError, KeyError, ZeroDivisionError) as error:
+                result["failed"] = f"{type(error).__name__}: {error}"
+                print(result["program"], result["failed"], flush=True)
+            keep()
     wrong = [result["program"] for result in results["pairs"] if result.get("same_output") is False or (result.get("verified") or {}).get("first_difference")]
     return f"other results: {', '.join(wrong)}" if wrong else None
 
@@ -212,18 +231,20 @@ def line(result):
     if "failed" in result:
         return f"| {result['program']} | failed: {result['failed'].splitlines()[0]} |"
     before, after = (statistics.median(result["ms"][way]) for way in ("before", "after"))
-    cells = [result["program"], f"{result['predicted_bytes'] / 1e6:.1f} MB"]
-    traffic = result.get("traffic")
+    cells, traffic = [result["program"], f"{result['predicted_bytes'] / 1e6:.0f} MB"], result.get("traffic")
     if traffic:
-        total = {name: traffic[name]["dram_read"] + traffic[name]["dram_write"] for name in traffic}
-        saved = total["first"] + total["second"] - total["joined"]
-        cells += [f"{saved / 1e6:.1f} MB ({saved / result['predicted_bytes'] - 1:+.1%})"]
-        pair = traffic["first"]["l1_sectors"] + traffic["second"]["l1_sectors"]
-        cells += [f"{traffic['joined']['l1_sectors'] / pair - 1:+.0%} ({traffic['without']['l1_sectors'] / pair - 1:+.0%})"]
-        pair_ns = traffic["first"]["ns"] + traffic["second"]["ns"]
-        cells += [f"{traffic['joined']['ns'] / pair_ns - 1:+.0%} ({traffic['without']['ns'] / pair_ns - 1:+.0%})"]
+        def saved(names, one="joined"):
+            pair = sum(traffic[part][name] for part in ("first", "second") for name in names)
+            return pair - sum(traffic[one][name] for name in names), pair
+
+        for names in (["dram_read"], ["dram_read", "dram_write"]):
+            less, _ = saved(names)
+            cells.append(f"{less / 1e6:.0f} MB ({less / result['predicted_bytes'] - 1:+.1%})")
+        for name in ("l1_sectors", "l2_sectors", "ns"):
+            shares = [1 - saved([name], one)[0] / saved([name], one)[1] for one in ("joined", "without")]
+            cells.append(f"{shares[0]:.0%} ({shares[1]:.0%})")
     else:
-        cells += ["-", "-", "-"]
+        cells += ["-"] * 5
     launched = result["launches"]["after"]
     pairs = sum(count for name, count in launched.items() if name.startswith("apex_fused"))
     asked = sum(result["launches"]["before"].values())
@@ -239,8 +260,8 @@ def show(arguments):
     opened = lzma.open if arguments.file.endswith(".xz") else open
     with opened(arguments.file, "rt") as file:
         results = json.load(file)
-    print("| pair | predicted | less DRAM traffic | loads | time of one | kernels | tuned | joined | results |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    print("| pair | predicted | fewer reads | less traffic | L1 sectors | L2 sectors | time | kernels | tuned | joined | results |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     print("\n".join(map(line, results["pairs"])))
 
 
@@ -252,6 +273,7 @@ def main():
     measuring.add_argument("--apex", default=str(Path(os.environ.get("APEX_BIN", "target/release")) / "apex"))
     measuring.add_argument("--out", default=os.environ.get("OUT", "out"))
     measuring.add_argument("--words", type=int, default=64 << 20)
+    measuring.add_argument("--counted-words", type=int, default=192 << 20, help="words of an array whose traffic is counted")
     measuring.add_argument("--rounds", type=int, default=300)
     measuring.set_defaults(work=measure)
     launching = commands.add_parser("launch")

@@ -19,7 +19,7 @@ extern "C" __global__ void invert(uint8_t *to, const uint8_t *from, int width, i
 
 int main(int count, char **arguments) {
     auto [n, rounds] = given(count, arguments);
-    int width = 1024, height = n / width * 4;
+    int width = 4096, height = n / width * 4;
     uint8_t *planes[5];
     for (uint8_t *&plane : planes) {
         plane = reinterpret_cast<uint8_t *>(filled<float>(n));

@@ -57,11 +57,11 @@ fn what_is_not_known_is_said() {
     assert!(missing.contains("there is no session other"), "{missing}");
 }
 
-/// What a run with a profile printed, and its session.
-fn tuned(sandbox: &Sandbox, ways: &[&str], launches: &str) -> (String, Session) {
+/// What a program printed that ran with a profile, and its session.
+fn tuned(sandbox: &Sandbox, ways: &[&str], program: &[&str]) -> (String, Session) {
     let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "t", "--tuned", "p.json"]);
     command.args(ways).arg("--").arg(test_build::program("driver-client"));
-    command.args(["shaped", launches, "1000", "1"]).env("APEX_FAST_ALWAYS", "1");
+    command.args(program).env("APEX_FAST_ALWAYS", "1");
     let printed = text(&output(&mut command, 0).stdout);
     (printed, Session::open(sandbox.path("t")).unwrap())
 }
@@ -70,15 +70,10 @@ fn tuned(sandbox: &Sandbox, ways: &[&str], launches: &str) -> (String, Session) 
 fn a_profile_has_launches_made_as_one_where_both_wait_and_results_are_the_same() {
     let sandbox = recorded(&["--code"]);
     output(&mut sandbox.apex(&["fuse", "s", "--tuned", "p.json"]), 0);
-    let alone = Sandbox::new();
-    let program = || {
-        let mut command = alone.apex(&["run", "--device", "cpu"]);
-        command.arg("--").arg(test_build::program("driver-client")).args(["shaped", "4001", "1000", "1"]);
-        text(&output(&mut command, 0).stdout)
-    };
-    let expected = program();
+    let program = ["shaped", "4001", "1000", "1"];
+    let expected = alone(&program);
     for way in ["--fast=queue", "--fast=batch", "--fast=queue,memory"] {
-        let (printed, session) = tuned(&sandbox, &[way], "4001");
+        let (printed, session) = tuned(&sandbox, &[way], &program);
         assert_eq!(printed, expected, "{way}");
         let process = &session.processes[0];
         let mut launched = [0_u64; 2];
@@ -95,6 +90,38 @@ fn a_profile_has_launches_made_as_one_where_both_wait_and_results_are_the_same()
         assert!(launched[1] > 0 && launched[1] == process.joined, "{way}: {launched:?}, {}", process.joined);
         std::fs::remove_dir_all(sandbox.path("t")).unwrap();
     }
-    let (printed, session) = tuned(&sandbox, &[], "4001");
+    let (printed, session) = tuned(&sandbox, &[], &program);
     assert_eq!((printed, session.processes[0].joined), (expected, 0));
+    std::fs::remove_dir_all(sandbox.path("t")).unwrap();
+    // With something between each two launches, nothing is joined.
+    let observed = ["shaped-observed", "1000"];
+    let (printed, session) = tuned(&sandbox, &["--fast=queue"], &observed);
+    assert_eq!((printed, session.processes[0].joined), (alone(&observed), 0));
+}
+
+/// What a program prints that runs without a profile.
+fn alone(program: &[&str]) -> String {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "--"]);
+    text(&output(command.arg(test_build::program("driver-client")).args(program), 0).stdout)
+}
+
+#[test]
+fn joined_launches_are_verified_and_a_changed_profile_is_not_applied() {
+    let sandbox = recorded(&["--code"]);
+    output(&mut sandbox.apex(&["fuse", "s", "--tuned", "p.json"]), 0);
+    let mut verify = sandbox.apex(&["tune", "--verify", "--fast=queue", "--json", "-o", "p.json", "--"]);
+    verify.arg(test_build::program("driver-client")).args(["shaped", "2001", "1000", "1"]);
+    let json = text(&output(verify.env("APEX_FAST_ALWAYS", "1"), 0).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json["joined_pairs"].as_u64() > Some(0) && json["differences"] == 0, "{json}");
+    // Added again, the pair is there once; its code is not to be changed by hand.
+    output(&mut sandbox.apex(&["fuse", "s", "--tuned", "p.json"]), 0);
+    let profile = std::fs::read_to_string(sandbox.path("p.json")).unwrap();
+    assert_eq!(profile.matches("apex_fused__step_20000__step_20000(").count(), 1, "{profile}");
+    std::fs::write(sandbox.path("p.json"), profile.replace("add.s64", "sub.s64")).unwrap();
+    let said = text(&output(&mut sandbox.apex(&["fuse", "s", "--tuned", "p.json"]), 125).stderr);
+    assert!(said.contains("cannot add to p.json") && said.contains("its checksum does not match"), "{said}");
+    let (_, session) = tuned(&sandbox, &["--fast=queue"], &["shaped", "300", "1000", "1"]);
+    assert_eq!(session.processes[0].joined, 0);
 }

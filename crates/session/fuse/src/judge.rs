@@ -39,7 +39,8 @@ pub fn candidate(
         }
     };
     let kernels = [name(first)?, name(second)?];
-    let code = |config: &Config| process.definitions.function_code(config.function).map_or(0, |code| code.ptx);
+    let code =
+        |config: &Config| process.definitions.function_code(config.function).map_or(0, |code| code.ptx);
     let (codes, launch) = ([first, second].map(code), first.launch);
     Some(Candidate { kernels, codes, launch, times: pair.times, flowing_bytes, answer })
 }

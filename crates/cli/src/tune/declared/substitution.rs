@@ -33,7 +33,9 @@ pub fn check(space: &Space, command: &[OsString]) -> anyhow::Result<()> {
                 bail!("`{{{name}}}` in the command is no parameter{meant}; there are {all}");
             }
             // (Languages have braces of their own: `awk '{print}'`.)
-            output::remark(format!("`{{{name}}}` in the command is no parameter, and stays; there are {all}"));
+            output::remark(format!(
+                "`{{{name}}}` in the command is no parameter, and stays; there are {all}"
+            ));
         }
     }
     let texts = space

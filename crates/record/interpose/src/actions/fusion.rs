@@ -124,9 +124,7 @@ pub fn is_ready() -> bool {
 #[inline]
 pub fn may_join(function: CUfunction) -> bool {
     let ready = FUSION.get().filter(|fusion| fusion.is_ready.load(Acquire));
-    ready.is_some_and(|fusion| {
-        fusion.lock().roles(function).is_some_and(|roles| !roles.is_empty())
-    })
+    ready.is_some_and(|fusion| fusion.lock().roles(function).is_some_and(|roles| !roles.is_empty()))
 }
 
 /// The calling thread, which is one of the program's, is about to launch a function itself.
@@ -199,8 +197,7 @@ impl State {
 
     fn loaded(&self, pair: usize, context: CUcontext) -> Option<&Loaded> {
         let epoch = epochs().contexts.load(Acquire);
-        let is_it =
-            |one: &&Loaded| (one.pair, one.context, one.epoch) == (pair, context as usize, epoch);
+        let is_it = |one: &&Loaded| (one.pair, one.context, one.epoch) == (pair, context as usize, epoch);
         self.loaded.iter().find(is_it)
     }
 }

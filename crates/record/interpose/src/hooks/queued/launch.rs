@@ -3,10 +3,10 @@
 
 use super::super::{observe, reshaped};
 use super::taking;
+use crate::actions::fusion;
 use crate::actions::queue::accepted::{Layout, PARAMETER_BYTES, Print};
 use crate::actions::queue::batch::{Behind, Node, OfLaunch};
 use crate::actions::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
-use crate::actions::fusion;
 use crate::driver;
 use crate::parameters::{Buffer, buffer_of};
 use crate::record::Done;
@@ -342,8 +342,10 @@ struct Kinds<const INDEX: usize>;
 impl<const INDEX: usize> Kinds<INDEX> {
     const KERNEL: Kind =
         Kind { make: make_kernel::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX>, join }) };
-    const KERNEL_EX: Kind =
-        Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX>, join }) };
+    const KERNEL_EX: Kind = Kind {
+        make: make_kernel_ex::<INDEX>,
+        launch: Some(OfLaunch { node, record: record::<INDEX>, join }),
+    };
 }
 
 /// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come in
@@ -358,14 +360,7 @@ unsafe fn node(arguments: *mut u8) -> Option<Node> {
     // SAFETY: the parameters follow.
     let parameters = unsafe { arguments.add(Copied::parameters_at(0)) };
     let is_plain = copied.attributes == 0 && copied.buffer_bytes == NO_BUFFER;
-    is_plain.then_some(Node {
-        print,
-        function,
-        dimensions,
-        stream,
-        layout,
-        parameters,
-    })
+    is_plain.then_some(Node { print, function, dimensions, stream, layout, parameters })
 }
 
 /// Makes two launches as one of a joined kernel, if the plan has it and its condition holds.
