@@ -11,7 +11,9 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Options, Shape};
-use crate::attention::{Attention, AttentionForm, Call, Gradients, Output, Saved, Tensors, backward, portable};
+use crate::attention::{
+    Attention, AttentionForm, Call, Gradients, Output, Saved, Tensors, backward, portable,
+};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -179,8 +181,14 @@ impl Attention {
             return Ok(form);
         }
         let sequences_there = Some(sequences);
-        let call =
-            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        let call = Call {
+            attention: self,
+            problem,
+            shape: all,
+            sequences: sequences_there,
+            mask: options.mask,
+            stream,
+        };
         if form == AttentionForm::Hopper && all.keys > 0 {
             call.hopper(Tensors { q, k, v, output, log_sum_exp })?;
             return Ok(form);
@@ -234,8 +242,14 @@ impl Attention {
         backward::check(saved, output_gradient, gradients, all)?;
         let form = self.form_of_sequences(all, options)?;
         let sequences_there = Some(sequences);
-        let call =
-            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        let call = Call {
+            attention: self,
+            problem,
+            shape: all,
+            sequences: sequences_there,
+            mask: options.mask,
+            stream,
+        };
         if form == AttentionForm::Hopper && all.rows() > 0 && all.keys > 0 {
             call.hopper_backward(saved, output_gradient, gradients)?;
             return Ok(form);
@@ -281,7 +295,10 @@ impl Attention {
     /// not run on this device.
     pub fn form_of_sequences(&self, all: &Shape, options: &Options) -> Result<AttentionForm> {
         let refusal = if all.dim == 256 {
-            Some("it has no sequences of different lengths with heads of 256 elements; the flash form has".to_owned())
+            Some(
+                "it has no sequences of different lengths with heads of 256 elements; the flash form has"
+                    .to_owned(),
+            )
         } else {
             crate::hopper::refusal(&self.device)
         };
