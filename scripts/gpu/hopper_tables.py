@@ -89,12 +89,13 @@ def row_of_all(row):
     best, theirs, ours = against_best(row)
     shape = f"{row['length']} {mask(row)}" if "length" in row else f"group {row['group']}, batch {row['batch']}"
     us = [marked(f"{median(row[name]['us']):.1f}", row[name]) if name in row else "–" for name in (*PEERS, "ours")]
-    return [row["pass"], row["dim"], shape, *us, best, shown_ratio(theirs, ours)]
+    rate = f"{row['bytes'] / median(ours) / 1e3:.0f} GB/s" if "bytes" in row else f"{row['operations'] / median(ours) / 1e6:.0f} TFLOP/s"
+    return [row["pass"], row["dim"], shape, *us, rate, best, shown_ratio(theirs, ours)]
 
 
 def of_all(rows):
     """The rows of attention_table.py: forward, backward and decoding."""
-    header = ["pass", "head dimension", "shape", *(f"{name}, µs" for name in (*PEERS, "ours")), "fastest peer", "its time / ours [95%]"]
+    header = ["pass", "head dimension", "shape", *(f"{name}, µs" for name in (*PEERS, "ours")), "ours", "fastest peer", "its time / ours [95%]"]
     text = table(header, map(row_of_all, rows)) + hosts(rows, (*PEERS, "ours")) + "\n"
     return text + tally(against_best(row)[1:] for row in rows) + "\n"
 
