@@ -19,6 +19,9 @@
 // keys, long tiles come first, so that all blocks end at about the same time; tiles of `head_group` heads are interleaved, so
 // that blocks that run at the same time read the same K and V from the L2 cache.
 //
+// The producer computes where a tile lies and hands that to the consumers, through shared memory, so that they spend no time on
+// divisions by numbers of heads and tiles. Packed sequences are the same work with other tiles: attention_tiles.cuh.
+//
 // Of a causal mask, tiles end with the last query, so that the first may begin before query 0: no block of keys is walked for
 // rows that are not there. A warpgroup lets those blocks go that none of its rows sees, and of the last block that it sees it
 // computes no exponentials for the second half if that is hidden. All of this leaves the bits of results as they are.
@@ -153,7 +156,7 @@ __device__ __forceinline__ Tile tile_at(const Problem& p, const PlannedTile* pla
   return t;
 }
 
-// One thread: asks for Q of each tile, and for K and V block by block. `counters` are the tiles that were taken and the
+// One thread: hands each tile over, asks for its Q, and for K and V block by block. `counters` are the tiles that were taken and the
 // blocks of threads that are done; the last one resets both, for the next launch.
 template <class C>
 __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
@@ -360,7 +363,7 @@ __device__ __forceinline__ void consume(const Problem& p, const PlannedTile* pla
       if (last == t.first) {
         q_done();
       } else {
-        // The last block, which lies partly outside or is masked, or not: masking it costs little.
+        // The last block, which lies partly outside or is masked, or not. With 128 elements it was slower to find out first.
         barrier_wait(shared.k_full(k_stage), k_parity);
         multiply_qk();
         wgmma_wait<0>();
