@@ -61,7 +61,7 @@ def check(code):
 def load_ptx(name):
     """A module of the compressed PTX that is checked in."""
     with (BINARIES / f"{name}.ptx.zst").open("rb") as compressed:
-        decompress = [BINARIES.parents[2] / "scripts/zstd", "decompress"]
+        decompress = [BINARIES.parents[3] / "scripts/zstd", "decompress"]
         ptx = subprocess.run(decompress, stdin=compressed, stdout=subprocess.PIPE, check=True).stdout
     module = ct.c_void_p()
     check(driver.cuModuleLoadData(ct.byref(module), ptx + b"\0"))

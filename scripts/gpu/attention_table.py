@@ -13,7 +13,6 @@ import sys
 
 import attention
 import attention_backward
-import attention_decode
 import attention_variants
 import bench
 import hopper_tables
@@ -58,6 +57,8 @@ def backward(dim, length, causal):
 
 
 def decode(dim, group, batch):
+    import attention_decode  # needs a decompressor, which the other passes do not
+
     keys, key_heads = 65536, 1024 // dim
     q = random(batch, group * key_heads, 1, dim)
     caches = [[random(batch, key_heads, keys, dim) for _ in range(2)] for _ in range(2)]
@@ -76,18 +77,16 @@ def decode(dim, group, batch):
 
 
 def rows(folders):
-    """The rows, one after another: of long lengths last, so that a run that is cut has the others."""
-    shapes = [(length, dim, causal) for length in FORWARD_LENGTHS for dim in (64, 128, 256) for causal in (False, True)]
-    for length, dim, causal in shapes[:12]:
-        yield forward(dim, length, causal, folders)
+    """The rows, one after another."""
+    shapes = [(dim, causal) for dim in (64, 128, 256) for causal in (False, True)]
+    for length in FORWARD_LENGTHS:
+        for dim, causal in shapes:
+            yield forward(dim, length, causal, folders)
     for length in BACKWARD_LENGTHS:
-        for dim in (64, 128, 256):
-            for causal in (False, True):
-                yield backward(dim, length, causal)
+        for dim, causal in shapes:
+            yield backward(dim, length, causal)
     for sizes in DECODE:
         yield decode(*sizes)
-    for length, dim, causal in shapes[12:]:
-        yield forward(dim, length, causal, folders)
 
 
 def main():

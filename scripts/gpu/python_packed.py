@@ -163,10 +163,12 @@ def main():
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     machine = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     wanted = os.environ.get("ROWS", "attention,experts").split(",")
-    rows = [attention(*batch) for batch in BATCHES if "attention" in wanted]
-    rows += [mixture(name, *sizes) for name, sizes in EXPERTS.items() if "experts" in wanted]
-    results = {"machine": machine, "torch": torch.__version__, "rows": rows}
-    (out / "python-packed.json").write_text(json.dumps(results) + "\n")
+    rows, problems = [], [lambda batch=batch: attention(*batch) for batch in BATCHES if "attention" in wanted]
+    problems += [lambda name=name, sizes=sizes: mixture(name, *sizes) for name, sizes in EXPERTS.items() if "experts" in wanted]
+    for problem in problems:
+        rows.append(problem())
+        results = {"machine": machine, "torch": torch.__version__, "rows": rows}
+        (out / "python-packed.json").write_text(json.dumps(results) + "\n")
     sys.exit(not all(row["right"] for row in rows))
 
 
