@@ -359,7 +359,10 @@ class Operators(unittest.TestCase):
             (operators.residual_rms_norm, (x, residual, weight, 1e-6)),
             (operators.residual_relu_layer_norm, (x, residual, weight, bias, 1e-5)),
             (operators.softmax, (x,)),
-            (operators.packed_attention_forward, (*packed_heads, [1, 1, -1, -1, 0, 3, 3, 2], 0.125)),
+            (
+                operators.packed_attention_forward,
+                (*packed_heads, [1, 1, -1, -1, 0, 3, 3, 2], 0.125),
+            ),
             (operators.experts_forward, (*layer, torch.empty(0), [2, 0, 1, -1, 0], True)),
         ]:
             with self.subTest(operator=str(operator)):

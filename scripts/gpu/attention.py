@@ -61,7 +61,7 @@ def check(code):
 def load_ptx(name):
     """A module of the compressed PTX that is checked in."""
     with (BINARIES / f"{name}.ptx.zst").open("rb") as compressed:
-        decompress = [BINARIES.parents[2] / "scripts/zstd", "decompress"]
+        decompress = [BINARIES.parents[3] / "scripts/zstd", "decompress"]
         ptx = subprocess.run(decompress, stdin=compressed, stdout=subprocess.PIPE, check=True).stdout
     module = ct.c_void_p()
     check(driver.cuModuleLoadData(ct.byref(module), ptx + b"\0"))
@@ -115,7 +115,7 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None, folder
     addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem, NOTHING]]
     arguments = (ct.c_void_p * len(addresses))(*addresses)
     function = kernel("bf16" if q.dtype == torch.bfloat16 else "f16", dim, mask, folder)
-    shared = 1024 + 2 * dim * (QUERY_STAGES[dim] * rows + 4 * block) + 256 if folder == BINARIES else MOST_SHARED
+    shared = 1024 + 2 * dim * (QUERY_STAGES[dim] * rows + 4 * block) + 512 if folder == BINARIES else MOST_SHARED
     check(driver.cuFuncSetAttribute(function, 8, shared))
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     grid, threads = min(multiprocessors, tiles * heads * batch), 128 * (rows // 64 + 1)

@@ -1,6 +1,6 @@
 """Tables of what attention*.py and moe*.py measured.
 
-    scripts/gpu/hopper_tables.py attention|short|unfused|variants|decode|moe|moe-backward FILE
+    scripts/gpu/hopper_tables.py attention|short|unfused|variants|decode|all|moe|moe-backward FILE
 
 The pages show them, and a test compares (xtask/tests/figures.rs). It needs no GPU and no PyTorch.
 """
@@ -84,6 +84,22 @@ def decode(rows):
     return table(header, cells) + hosts(rows, (*PEERS, "ours")) + "\n" + tally(against_best(row)[1:] for row in rows) + "\n"
 
 
+def row_of_all(row):
+    """A row of attention_table.py, as cells."""
+    best, theirs, ours = against_best(row)
+    shape = f"{row['length']} {mask(row)}" if "length" in row else f"group {row['group']}, batch {row['batch']}"
+    us = [marked(f"{median(row[name]['us']):.1f}", row[name]) if name in row else "–" for name in (*PEERS, "ours")]
+    rate = f"{row['bytes'] / median(ours) / 1e3:.0f} GB/s" if "bytes" in row else f"{row['operations'] / median(ours) / 1e6:.0f} TFLOP/s"
+    return [row["pass"], row["dim"], shape, *us, rate, best, shown_ratio(theirs, ours)]
+
+
+def of_all(rows):
+    """The rows of attention_table.py: forward, backward and decoding."""
+    header = ["pass", "head dimension", "shape", *(f"{name}, µs" for name in (*PEERS, "ours")), "ours", "fastest peer", "its time / ours [95%]"]
+    text = table(header, map(row_of_all, rows)) + hosts(rows, (*PEERS, "ours")) + "\n"
+    return text + tally(against_best(row)[1:] for row in rows) + "\n"
+
+
 def sizes(row):
     return ", ".join(map(str, row["sizes"]))
 
@@ -162,6 +178,7 @@ TABLES = {
     "unfused": lambda results: unfused(results["times"]),
     "variants": lambda results: variants(results["times"]),
     "decode": lambda results: decode(results["times"]),
+    "all": lambda results: of_all(results["times"]),
     "moe": moe,
     "moe-backward": moe_backward,
 }

@@ -29,7 +29,8 @@ def attention():
     """By head dimension and mask: length, µs forward, of the fastest peer, µs backward, of the fastest peer."""
     backward = {key(row): row for row in read_results(DATA / "attention/backward.json.xz")["times"]}
     rows = {}
-    for row in read_results(DATA / "attention/forward.json.xz")["times"]:
+    forward = [row for row in read_results(DATA / "attention/attention-table.json.xz")["times"] if row["pass"] == "forward"]
+    for row in forward:
         times = [value for one in (row, backward[key(row)]) for value in pair(one)]
         rows.setdefault((row["dim"], row["causal"]), []).append((row["length"], *times))
     return rows

@@ -1,6 +1,6 @@
 """Tables of what scripts/gpu/python_kernels.py measured.
 
-    scripts/gpu/python_kernels_tables.py times|launched|checks|packed FILE.json
+    scripts/gpu/python_kernels_tables.py times|launched|checks|packed|experts FILE.json
     scripts/gpu/python_kernels_tables.py host FILE.json …    # a column each
 """
 
@@ -71,7 +71,19 @@ def packed(document):
     return table(["work", "passes", "ours, ms", "PyTorch's, ms (its time / ours [95%])", "largest error, ours", "PyTorch's"], rows)
 
 
-TABLES = {"times": times, "host": host, "launched": launched, "checks": checks, "packed": packed}
+def experts(document):
+    """Mixtures of experts of a run of before 2026-11-30 07:00 UTC, which has medians only."""
+    rows = []
+    for row in document["rows"]:
+        if row["name"].startswith("mixture"):
+            ours = row["ms"]["apex"]
+            others = [f"{name} {ms:.2f} ({ms / ours:.2f})" for name, ms in row["ms"].items() if name != "apex"]
+            errors = [f"{max(row[name]):.1e}" for name in ("errors", "pytorch_errors")]
+            rows.append([row["name"], f"{ours:.2f}", "; ".join(others), *errors])
+    return table(["forward and backward", "ours, ms", "PyTorch's, ms (its time / ours)", "largest error, ours", "PyTorch's"], rows)
+
+
+TABLES = {"times": times, "host": host, "launched": launched, "checks": checks, "packed": packed, "experts": experts}
 
 if __name__ == "__main__":
     read = [read_results(name) for name in sys.argv[2:]]

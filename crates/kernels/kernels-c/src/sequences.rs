@@ -58,7 +58,7 @@ fn sequences(
     place: usize,
 ) -> Result<Sequences, Failure> {
     let elements = call.tensors[place].elements;
-    if elements as usize / 2 != its.count.saturating_add(1) || elements % 2 != 0 {
+    if elements as usize / 2 != its.count.saturating_add(1) || !elements.is_multiple_of(2) {
         return Err(Failure::invalid(format!(
             "attention: {} sequences have {} starts of two numbers, and the tensor has {elements} elements",
             its.count,

@@ -19,6 +19,9 @@
 // keys, long tiles come first, so that all blocks end at about the same time; tiles of `head_group` heads are interleaved, so
 // that blocks that run at the same time read the same K and V from the L2 cache.
 //
+// The producer computes where a tile lies and hands that to the consumers, through shared memory, so that they spend no time on
+// divisions by numbers of heads and tiles. Packed sequences are the same work with other tiles: attention_tiles.cuh.
+//
 // Of a causal mask, tiles end with the last query, so that the first may begin before query 0: no block of keys is walked for
 // rows that are not there. A warpgroup lets those blocks go that none of its rows sees, and of the last block that it sees it
 // computes no exponentials for the second half if that is hidden. All of this leaves the bits of results as they are.
@@ -87,6 +90,7 @@ struct Shared {
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 16 * C::STAGES; }
   __device__ __forceinline__ uint32_t v_empty(int stage) const { return k_full(stage) + 24 * C::STAGES; }
   __device__ __forceinline__ uint32_t tiles() const { return k_full(4 * C::STAGES); }
+  __device__ __forceinline__ uint32_t taken() const { return tiles() + 48; }  // tiles that are handed over
 
   // One thread initialises them all. What has come is told by one thread, what is done by one thread of each warp.
   __device__ __forceinline__ void init() const {
@@ -152,20 +156,21 @@ __device__ __forceinline__ Tile tile_at(const Problem& p, const PlannedTile* pla
   return t;
 }
 
-// One thread: asks for Q of each tile, and for K and V block by block. `counters` are the tiles that were taken and the
+// One thread: hands each tile over, asks for its Q, and for K and V block by block. `counters` are the tiles that were taken and the
 // blocks of threads that are done; the last one resets both, for the next launch.
 template <class C>
 __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
                                         const Problem& p, const PlannedTile* plan, const Shared<C>& shared,
                                         unsigned* counters, int tiles) {
   constexpr int S = C::STAGES;
-  Queue queue{shared.tiles()};
-  uint32_t blocks = 0;  // blocks of keys so far, of all tiles: decides stage and parity
-  uint32_t q_stage = 0, q_parity = 1;
+  // Tiles and blocks of keys so far: they decide stages and parities.
+  uint32_t handed = 0, loaded = 0, blocks = 0;
+  auto queue = [&] { return Queue{shared.tiles(), static_cast<int>(handed % 2), static_cast<int>(handed / 2 % 2)}; };
   for (int index = blockIdx.x, next; index < tiles; index = next) {
-    queue.put(index);
-    next = gridDim.x + atomicAdd(counters, 1u);
     Tile t = tile_at<C>(p, plan, index);
+    queue().put(shared.taken(), {t.row, t.head, t.batch, t.first, t.last, t.queries, t.keys, 1});
+    uint32_t handed_at = shared.taken() + 32 * (handed++ % 2);
+    next = gridDim.x + atomicAdd(counters, 1u);
     if (t.first >= t.last) continue;
     int key_head = t.head / (p.heads / p.key_heads);
     auto load = [&](const CUtensorMap& map, uint32_t to, uint32_t full, uint32_t block, int n) {
@@ -178,15 +183,18 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
     // V of a block is needed after K of the next.
     int n = t.last - 1;
     load(k_map, shared.k, shared.k_full(0), blocks, n);
-    Place of_queries = query_place<C::D>(p, plan, t.batch, t.head);
+    // Read again, so that it takes no register in between.
+    auto put = [&](int which) { return Queue::number(handed_at + 4 * which); };
+    int row = put(0);
+    Place of_queries = query_place<C::D>(p, plan, put(2), put(1));
 #pragma unroll 1
     for (int i = 0; i < C::WARPGROUPS; ++i) {
-      uint32_t part = q_stage * C::WARPGROUPS + i;
-      barrier_wait(shared.q_empty(part), q_parity);
+      uint32_t part = loaded % C::Q_STAGES * C::WARPGROUPS + i;
+      barrier_wait(shared.q_empty(part), loaded / C::Q_STAGES % 2 ^ 1);
       barrier_expect(shared.q_full(part), C::Q_BYTES);
-      tma_load_rows(shared.q + part * C::Q_BYTES, &q_map, shared.q_full(part), of_queries, t.row + i * 64);
+      tma_load_rows(shared.q + part * C::Q_BYTES, &q_map, shared.q_full(part), of_queries, row + i * 64);
     }
-    if (++q_stage == C::Q_STAGES) q_stage = 0, q_parity ^= 1;
+    ++loaded;
 #pragma unroll 1
     for (; n > t.first; --n, ++blocks) {
       load(k_map, shared.k, shared.k_full(0), blocks + 1, n - 1);
@@ -194,7 +202,7 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
     }
     load(v_map, shared.v, shared.v_full(0), blocks++, n);
   }
-  queue.put(tiles);
+  queue().put(shared.taken(), {});
   __threadfence();
   if (atomicAdd(counters + 1, 1u) == gridDim.x - 1) {
     counters[0] = 0;
@@ -205,7 +213,7 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
 // A consumer warpgroup. Each thread holds parts of two rows (`r` = 0, 1), 8 apart: see wgmma's layout in hopper.cuh.
 template <class C>
 __device__ __forceinline__ void consume(const Problem& p, const PlannedTile* plan, const Shared<C>& shared, void* output,
-                                        float* log_sum_exps, int tiles) {
+                                        float* log_sum_exps) {
   using T = typename C::T;
   constexpr int S = C::STAGES, N = C::N, D = C::D;
   int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0) - 1;
@@ -227,8 +235,11 @@ __device__ __forceinline__ void consume(const Problem& p, const PlannedTile* pla
   };
   if (warpgroup == C::WARPGROUPS - 1) pass_turn();
 
-  for (int index; (index = queue.take()) < tiles;) {
-    Tile t = tile_at<C>(p, plan, index);
+  for (;;) {
+    queue.await();
+    auto taken = [&](int which) { return Queue::number(shared.taken() + 32 * queue.slot + 4 * which); };
+    if (!taken(7)) break;
+    Tile t = {taken(0), 0, 0, taken(3), taken(4), taken(5), taken(6)};
     Problem its = lengths(p, t.queries, t.keys);
     float o[D / 2];
     float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
@@ -352,13 +363,13 @@ __device__ __forceinline__ void consume(const Problem& p, const PlannedTile* pla
       if (last == t.first) {
         q_done();
       } else {
-        // The last block, which lies partly outside or is masked, or not: masking it costs little.
+        // The last block, which lies partly outside or is masked, or not. With 128 elements it was slower to find out first.
         barrier_wait(shared.k_full(k_stage), k_parity);
         multiply_qk();
         wgmma_wait<0>();
         hold(s);
         k_done();
-        mask(last - 1);
+        if (C::MASK != FULL || C::D == 128 || last * N > t.keys) mask(last - 1);
         softmax(Flag<true>{}, Flag<true>{}, C::MASK == CAUSAL && seen_end - (last - 1) * N <= N / 2);
         round_weights();
 
@@ -409,6 +420,8 @@ __device__ __forceinline__ void consume(const Problem& p, const PlannedTile* pla
       }
     }
 
+    t.row = taken(0), t.head = taken(1), t.batch = taken(2), t.queries = taken(5);
+    queue.taken();
     long long first_element = t.batch * p.query_batch + t.head * p.query_head;
     long long first_sum = (static_cast<long long>(t.batch) * p.heads + t.head) * p.queries;
     if (plan) {
@@ -458,7 +471,7 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     if (threadIdx.x == 0) produce<C>(q_map, k_map, v_map, p, plan, shared, counters, tiles);
   } else {
     registers_grow<C::CONSUMER_REGISTERS>();
-    consume<C>(p, plan, shared, output, log_sum_exps, tiles);
+    consume<C>(p, plan, shared, output, log_sum_exps);
   }
 }
 

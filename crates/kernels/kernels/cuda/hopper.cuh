@@ -92,6 +92,27 @@ struct Queue {
     next();
     return number;
   }
+  // The same of eight numbers, which lie behind the queue at `at`, aligned to 16 bytes.
+  __device__ __forceinline__ void put(uint32_t at, const int (&numbers)[8]) {
+    barrier_wait(empty(), parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(at + 32 * slot + 4 * i), "r"(numbers[i]) : "memory");
+    barrier_arrive(full());
+    next();
+  }
+  // Waits for them; until `taken`, each can be read again and again.
+  __device__ __forceinline__ void await() const { barrier_wait(full(), parity); }
+  __device__ __forceinline__ static int number(uint32_t at) {
+    int number;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(number) : "r"(at) : "memory");
+    return number;
+  }
+  __device__ __forceinline__ void taken() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty());
+    next();
+  }
   __device__ __forceinline__ void next() {
     slot ^= 1;
     parity ^= slot == 0;

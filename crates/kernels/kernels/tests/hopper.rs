@@ -81,8 +81,9 @@ fn sequences_among_nan(device: &Device, heads: &Shape) {
         let done = attention.forward_sequences(&q, &k, &v, &sequences, &options).unwrap();
         let saved = Saved { q: &q, k: &k, v: &v, output: &done.output, log_sum_exp: &done.log_sum_exp };
         let (of, _) = attention.backward_sequences(&saved, &given, &sequences, &options).unwrap();
-        [(&done.output, heads.heads), (&of.k, heads.key_heads), (&of.v, heads.key_heads)]
-            .map(|(found, heads)| found.to_vec().unwrap()[before * heads * 64..][..length * heads * 64].to_vec())
+        [(&done.output, heads.heads), (&of.k, heads.key_heads), (&of.v, heads.key_heads)].map(
+            |(found, heads)| found.to_vec().unwrap()[before * heads * 64..][..length * heads * 64].to_vec(),
+        )
     };
     let alone = compute(&[(length, length)], 0, 0);
     assert_eq!(compute(&[(10, 10), (length, length), (40, 40)], 10, 40), alone);

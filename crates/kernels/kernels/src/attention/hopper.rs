@@ -68,11 +68,11 @@ impl Config {
         (self.queries / WARPGROUP_QUERIES + 1) as u32 * 128
     }
 
-    /// Tiles, barriers, and room to align.
+    /// Tiles, barriers with the tiles that are handed over, and room to align.
     fn shared(&self, dim: usize) -> u32 {
         let row = 2 * dim;
         let rows = self.query_stages * self.queries + 2 * STAGES * self.keys;
-        (1024 + rows * row + 256) as u32
+        (1024 + rows * row + 512) as u32
     }
 }
 
@@ -108,9 +108,14 @@ impl Call<'_> {
         let most = sequences.longest[usize::from(!tiles.of_keys)].div_ceil(tiles.others);
         // The most blocks that a tile sees, shifted, are less than the buckets.
         let shift = (usize::BITS - most.leading_zeros()).saturating_sub(BUCKETS.ilog2()) as i32;
-        let launch = kernel.launch([1, 1, 1], [BUCKETS, 1, 1]).on(self.stream).arg(&sequences.starts).arg(plan);
+        let launch =
+            kernel.launch([1, 1, 1], [BUCKETS, 1, 1]).on(self.stream).arg(&sequences.starts).arg(plan);
         let launch = launch.arg(self.problem).arg(sequences.count as i32).arg(self.mask_number());
-        let launch = launch.arg(i32::from(tiles.of_keys)).arg(tiles.rows as i32).arg(tiles.others as i32).arg(tiles.block as i32);
+        let launch = launch
+            .arg(i32::from(tiles.of_keys))
+            .arg(tiles.rows as i32)
+            .arg(tiles.others as i32)
+            .arg(tiles.block as i32);
         // SAFETY: there is memory for as many tiles as the sequences can have.
         unsafe { launch.arg(shift).launch()? };
         Ok(())
@@ -141,7 +146,8 @@ impl Call<'_> {
         if let Some(sequences) = self.sequences {
             let words = plan_words(of_head);
             let [plan, _] = workspace.reserve([words, 0], self.stream)?;
-            let tiles = Tiles { of_keys: false, rows: config.queries, others: config.keys, block: config.queries };
+            let tiles =
+                Tiles { of_keys: false, rows: config.queries, others: config.keys, block: config.queries };
             self.plan(sequences, &tiles, plan.slice_mut(..words))?;
         }
         let workspace = &mut *workspace;

@@ -11,7 +11,9 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Options, Shape};
-use crate::attention::{Attention, AttentionForm, Call, Gradients, Output, Saved, Tensors, backward, portable};
+use crate::attention::{
+    Attention, AttentionForm, Call, Gradients, Output, Saved, Tensors, backward, portable,
+};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -178,9 +180,7 @@ impl Attention {
         if all.rows() == 0 {
             return Ok(form);
         }
-        let sequences_there = Some(sequences);
-        let call =
-            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        let call = self.call_of(sequences, problem, options, stream);
         if form == AttentionForm::Hopper && all.keys > 0 {
             call.hopper(Tensors { q, k, v, output, log_sum_exp })?;
             return Ok(form);
@@ -233,9 +233,7 @@ impl Attention {
         let problem = Problem::new(all, options)?;
         backward::check(saved, output_gradient, gradients, all)?;
         let form = self.form_of_sequences(all, options)?;
-        let sequences_there = Some(sequences);
-        let call =
-            Call { attention: self, problem, shape: all, sequences: sequences_there, mask: options.mask, stream };
+        let call = self.call_of(sequences, problem, options, stream);
         if form == AttentionForm::Hopper && all.rows() > 0 && all.keys > 0 {
             call.hopper_backward(saved, output_gradient, gradients)?;
             return Ok(form);
@@ -273,6 +271,17 @@ impl Attention {
         Ok(form)
     }
 
+    fn call_of<'a>(
+        &'a self,
+        sequences: &'a Sequences,
+        problem: Problem,
+        options: &Options,
+        stream: &'a Stream,
+    ) -> Call<'a> {
+        let (shape, mask) = (&sequences.all, options.mask);
+        Call { attention: self, problem, shape, sequences: Some(sequences), mask, stream }
+    }
+
     /// The form that computes packed sequences with these heads: the fastest that there is, unless
     /// one is asked for.
     ///
@@ -280,10 +289,9 @@ impl Attention {
     /// [`Error::Form`](crate::Error::Form) if the form that is asked for has no sequences, or does
     /// not run on this device.
     pub fn form_of_sequences(&self, all: &Shape, options: &Options) -> Result<AttentionForm> {
-        let refusal = if all.dim == 256 {
-            Some("it has no sequences of different lengths with heads of 256 elements; the flash form has".to_owned())
-        } else {
-            crate::hopper::refusal(&self.device)
+        let refusal = match all.dim {
+            256 => Some("it has no sequences with heads of 256 elements; the flash form has".to_owned()),
+            _ => crate::hopper::refusal(&self.device),
         };
         match (options.form, refusal) {
             (Some(AttentionForm::Flash), _) | (None, Some(_)) => Ok(AttentionForm::Flash),
