@@ -1,7 +1,7 @@
 """What `apex run --fast=schedule` gains for unmodified programs that others wrote, and for networks with branches.
 
     scheduling.py prepare --hecbench DIR --out BIN [--nvcc NVCC]
-    scheduling.py measure --folder BIN --out DIR [--seconds N] [--small]
+    scheduling.py measure --folder BIN --out DIR [--seconds N] [--small] [--rounds-only]
     scheduling.py table FILE
     scheduling.py actions-table FILE
 
@@ -267,10 +267,11 @@ class Measurement:
 def measure(arguments):
     measurement = Measurement(arguments)
     measurement.save()
-    measurement.random_programs()
-    measurement.predictions()
-    if not arguments.small:
-        measurement.actions()
+    if not arguments.rounds_only:
+        measurement.random_programs()
+        measurement.predictions()
+        if not arguments.small:
+            measurement.actions()
     measurement.rounds()
     print(tables(measurement.results))
 
@@ -321,6 +322,7 @@ def main():
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--seconds", type=int, default=240)
     measuring.add_argument("--small", action="store_true")
+    measuring.add_argument("--rounds-only", action="store_true")
     for name in ("table", "actions-table"):
         commands.add_parser(name).add_argument("file", type=Path)
     arguments = parser.parse_args()
