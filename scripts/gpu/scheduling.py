@@ -1,7 +1,7 @@
 """What `apex run --fast=schedule` gains for unmodified programs that others wrote, and for networks with branches.
 
     scheduling.py prepare --hecbench DIR --out BIN [--nvcc NVCC]
-    scheduling.py measure --folder BIN --out DIR [--seconds N] [--small]
+    scheduling.py measure --folder BIN --out DIR [--seconds N] [--small] [--short]
     scheduling.py table FILE
     scheduling.py actions-table FILE
 
@@ -11,7 +11,7 @@ and memory_actions.cu. It needs no GPU. `measure` needs these programs, `apex`, 
 `schedule` (schedule.py says how to build it) in BIN, and CuPy. It runs 2,000 random programs and compares their results with
 serial execution, records each program once for its predicted gain, measures memory_actions, then runs each program in all
 ways, which take turns, until N seconds have passed, and writes DIR/scheduling.json after each part.
-`--small` tries the CUDA programs on the CPU device. `table` and `actions-table` print the tables of docs/results/schedule-h200.md.
+`--short` leaves out the recordings and memory_actions, `--small` tries the CUDA programs on the CPU device. `table` and `actions-table` print the tables of docs/results/schedule-h200.md.
 """
 
 import argparse
@@ -268,9 +268,10 @@ def measure(arguments):
     measurement = Measurement(arguments)
     measurement.save()
     measurement.random_programs()
-    measurement.predictions()
-    if not arguments.small:
-        measurement.actions()
+    if not arguments.short:
+        measurement.predictions()
+        if not arguments.small:
+            measurement.actions()
     measurement.rounds()
     print(tables(measurement.results))
 
@@ -321,6 +322,7 @@ def main():
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--seconds", type=int, default=240)
     measuring.add_argument("--small", action="store_true")
+    measuring.add_argument("--short", action="store_true")
     for name in ("table", "actions-table"):
         commands.add_parser(name).add_argument("file", type=Path)
     arguments = parser.parse_args()

@@ -14,12 +14,12 @@ const REALISED: f64 = 0.8;
 const REALISED_BOUNDS: [f64; 2] = [0.0, 1.0];
 
 pub(super) const RULE: Rule = Rule {
-    id: "APEX-P148",
+    id: "APEX-T148",
     slug: "independent-kernels",
     title: "Independent kernels run one after the other",
     severity: Severity::Medium,
     scope: Scope::Kernel,
-    needs: Needs::Code,
+    needs: Needs::Times,
     parent: None,
     idle: &[],
     detects: "A sequence of launches of one stream repeats at least 10 times; by the access sets of their PTX and their recorded \
@@ -30,8 +30,8 @@ pub(super) const RULE: Rule = Rule {
         used part, share it.",
     why: "Kernels of one stream run one after the other. Where each of them leaves much of the GPU free, independent ones can run \
         beside each other.",
-    change: "Launch independent kernels into different streams with events between them, or capture them into a CUDA graph with \
-        branches; apex run --fast=schedule does that for repeated launches of kernels that the driver compiles from PTX.",
+    change: "Launch independent kernels into different streams with events between them, or capture them so into a CUDA graph. apex \
+        run --fast=schedule does that for repeated launches of kernels that the driver compiles from PTX.",
     saving: "From nothing (they compete for memory or caches) to all that the longest chain and the GPU's size allow; 80% of \
         that is predicted.",
     verify: "GPU time of the step decreases: apex run --fast=schedule says what it saved",
@@ -54,7 +54,7 @@ fn judge(profile: &Profile) -> Outcome {
         confidence(Level::Medium, because),
         |subject| {
             let index = profile.kernels.iter().position(|kernel| std::ptr::eq(kernel, subject.kernel))?;
-            of_kernel(index).map(|flow| fault(profile, flow))
+            of_kernel(index).map(|flow| fault(profile, flow, index))
         },
         |who| {
             format!(
@@ -76,12 +76,21 @@ fn judge(profile: &Profile) -> Outcome {
     }
 }
 
-fn fault(profile: &Profile, flow: &DataFlow) -> Fault {
+/// What is changed, at the kernel that saves most.
+const CHANGE: &str = "launch independent kernels into different streams with events between them, or as a CUDA graph with \
+    branches (apex run --fast=schedule, where the driver compiles the PTX)";
+
+fn fault(profile: &Profile, flow: &DataFlow, index: usize) -> Fault {
     let [low, high] = REALISED_BOUNDS.map(|share| share * flow.saved());
     let saves = Figure::predicted(REALISED * flow.saved(), (low, high));
+    let share = flow.launches.iter().find(|launch| launch.kernel == index).map_or(1.0, |launch| launch.share);
     Fault {
-        evidence: Vec::new(),
-        change: RULE.change.to_owned(),
+        evidence: vec![Evidence::new(
+            "share of the GPU that a launch needs",
+            Figure::computed(share),
+            Unit::Share,
+        )],
+        change: CHANGE.to_owned(),
         saves: if profile.on_cpu_device() { Err(CPU_SAVING) } else { Ok(saves) },
         threads: None,
     }
@@ -133,7 +142,7 @@ mod tests {
     fn fires_where_independent_kernels_leave_the_gpu_free() {
         let finding = assert_finds_in(&RULE, two(10_000.0, 500));
         let saving = finding.kernels[0].saving.of_kernel.expect("a share");
-        assert!((saving.value - 0.4).abs() < 1e-9 && saving.interval == Some((0.0, 0.5)), "{saving:?}");
+        assert!((saving.value - 0.4).abs() < 1e-9 && saving.interval() == Some((0.0, 0.5)), "{saving:?}");
         assert_eq!(evidence(&finding, "launches of the longest chain").value, 1.0);
         assert!(finding.summary.contains("50% less of 20.0 µs"), "{}", finding.summary);
     }

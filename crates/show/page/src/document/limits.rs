@@ -23,6 +23,8 @@ pub struct Limits {
     pub places: usize,
     /// Ranges that the program names.
     pub ranges: usize,
+    /// Steps whose data flow is drawn.
+    pub flows: usize,
     /// Processes, and devices of the machine.
     pub processes: usize,
     /// Memory over time, of processes and of the host or a device.
@@ -44,6 +46,7 @@ impl Default for Limits {
             nodes: 3_000,
             places: 200,
             ranges: 500,
+            flows: 3,
             processes: 256,
             memory: 16,
             moments: 240,
@@ -75,6 +78,7 @@ impl Limits {
             nodes: self.nodes / 2,
             places: self.places / 2,
             ranges: self.ranges / 2,
+            flows: self.flows / 2,
             processes: self.processes / 2,
             memory: self.memory / 2,
             moments: self.moments / 2,

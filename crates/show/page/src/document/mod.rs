@@ -6,6 +6,7 @@
 mod accounts;
 mod advice;
 mod figure;
+mod flows;
 mod geometry;
 mod kernels;
 mod limits;
@@ -87,6 +88,8 @@ pub struct Document<'a> {
     lines: Vec<lines::LinesOfKernel>,
     places: places::Places,
     ranges: places::Ranges,
+    /// Steps whose launches could run beside each other, the one with most time first.
+    flows: Vec<flows::Flow>,
     memory: memory::MemoryUse<'a>,
     fast: Vec<String>,
     machine: machine::Machine,
@@ -178,6 +181,7 @@ impl<'a> Document<'a> {
             lines: lines::LinesOfKernel::of_all(source.selected, limits.kernels_with_lines, limits.lines()),
             places: places::Places::of(source.selected, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
+            flows: flows::Flow::of_all(source.selected, limits.flows),
             memory: memory::MemoryUse::of(source.selected, limits.memory),
             fast: sentences(&source.fast),
             machine: machine::Machine::of(source, limits),

@@ -21,6 +21,8 @@ export interface Document {
   lines: LinesOfKernel[];
   places: Places;
   ranges: Ranges;
+  /** Steps whose launches could run beside each other, the one with most time first. */
+  flows: Flow[];
   memory: MemoryUse;
   fast: string[];
   machine: Machine;
@@ -136,6 +138,18 @@ export interface Places {
 export interface Ranges {
   list: Range[];
   left_out: number;
+}
+
+/** A repeated step whose launches could run beside each other; times are computed from the kernels' means. */
+export interface Flow {
+  launches: FlowLaunch[];
+  repeats: number;
+  /** One launch after the other. */
+  serial_ns: number;
+  /** The longest chain of launches that wait for each other. */
+  chain_ns: number;
+  /** Side by side, within what the GPU's size allows. */
+  concurrent_ns: number;
 }
 
 /** Allocations, copies and calls. */
@@ -367,6 +381,20 @@ export interface Range {
   copies: number;
   gpu_time_ns: Figure | null;
   idle_ns: Figure | null;
+}
+
+/** A launch of a step. */
+export interface FlowLaunch {
+  name: string;
+  ns: number;
+  /** The share of the GPU that it needs. */
+  share: number;
+  /** Whether the memory that it accesses is known; otherwise it keeps its order with all others. */
+  known: boolean;
+  /** Whether it is part of the longest chain. */
+  in_chain: boolean;
+  /** Earlier launches, by their places in the list. */
+  waits_for: number[];
 }
 
 /** Memory of one kind, over all processes. */

@@ -47,9 +47,12 @@ pub struct Trials {
 #[derive(Default)]
 struct Trial {
     uses: u32,
-    /// The time of batches on the GPU, and of the host for them, as a chain and with branches.
+    /// The time of batches on the GPU, and of the host's calls that launch them, as a chain and with
+    /// branches.
     ns: [Vec<u64>; 2],
-    host_ns: [Vec<u64>; 2],
+    call_ns: [Vec<u64>; 2],
+    /// The host's time to find out that launches may run with branches.
+    plan_ns: Vec<u64>,
     /// What a batch saves with branches; 0 if it is launched as a chain.
     decided: Option<u64>,
 }
@@ -147,10 +150,13 @@ impl Trials {
         let events = if self.pending.len() < MOST_PENDING { self.events() } else { None };
         let Some(events) = events else { return launch() };
         let has_begun = record_event(events[0], stream);
-        let (begun, planned) = (now_ns(), if has_branches { plan_ns } else { 0 });
+        let begun = now_ns();
         let is_launched = launch();
         if let Some(trial) = self.trials.get_mut(&key) {
-            push(&mut trial.host_ns[usize::from(has_branches)], now_ns().saturating_sub(begun) + planned);
+            push(&mut trial.call_ns[usize::from(has_branches)], now_ns().saturating_sub(begun));
+            if has_branches {
+                push(&mut trial.plan_ns, plan_ns);
+            }
         }
         if has_begun && is_launched && record_event(events[1], stream) {
             push(&mut self.pending, Pending { key, has_branches, events });
@@ -204,11 +210,14 @@ impl Trial {
         }
         let [chain, branches] = [0, 1].map(|way| median(&mut self.ns[way]));
         let is_faster = branches * 100 < chain * (100 - LEAST_GAIN_PERCENT);
-        let [host_chain, host_branches] = [0, 1].map(|way| median(&mut self.host_ns[way]));
-        let host_ns = host_branches.saturating_sub(host_chain);
+        // A call waits while the GPU is full, which says nothing about its cost: the shortest ones
+        // do not, or wait alike.
+        let [call_chain, call_branches] =
+            [0, 1].map(|way: usize| self.call_ns[way].iter().copied().min().unwrap_or(0));
+        let host_ns = call_branches.saturating_sub(call_chain) + median(&mut self.plan_ns);
         let saved_ns = if is_faster { (chain - branches).saturating_sub(host_ns) } else { 0 };
         self.decided = Some(saved_ns);
-        (self.ns, self.host_ns) = Default::default();
+        (self.ns, self.call_ns, self.plan_ns) = Default::default();
     }
 }
 
@@ -240,7 +249,10 @@ mod tests {
             if let (true, Some(trial)) = (way.is_timed, trials.trials.get_mut(&7)) {
                 let at = usize::from(way.has_branches);
                 trial.ns[at].push(gpu_ns[at]);
-                trial.host_ns[at].push(host_ns[at]);
+                // Some calls wait for the GPU.
+                let waits = if trial.call_ns[at].len() % 3 == 1 { gpu_ns[0] } else { 0 };
+                trial.call_ns[at].push(host_ns[at] + waits);
+                trial.plan_ns.push(0);
             }
             way
         });
@@ -265,6 +277,16 @@ mod tests {
         assert_eq!((ways[19], trials.has_gained()), (Way::CHAIN, false));
         let (trials, ways) = tried_on([1000, 700], [100, 150], 20, 1000);
         assert_eq!((ways[19].saved_ns, trials.has_gained()), (250, true));
+        let trial = |plan_ns| Trial {
+            ns: [vec![1000; 8], vec![700; 8]],
+            plan_ns: vec![plan_ns; 8],
+            ..Trial::default()
+        };
+        let decided = [10, 400].map(trial).map(|mut trial| {
+            trial.decide(ENOUGH);
+            trial.decided
+        });
+        assert_eq!(decided, [Some(290), Some(0)], "what planning takes counts");
     }
 
     #[test]
