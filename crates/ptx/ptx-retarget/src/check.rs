@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 
 use ptx::body::{Body, Names, Operand, Symbol};
 use ptx::forms::Need;
-use ptx::syntax::tree::FunctionKind;
 use ptx::{Function, Module, Statement, needs};
 
 use crate::gates::{Catalog, of_declarations, special_registers};
@@ -48,13 +47,12 @@ pub struct Kernel {
 /// Judges each kernel that the module defines, together with the functions that it may call.
 pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
     let names = Names::new(module);
-    let kernels =
-        module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
     let graph = Graph::of(module, &names);
     let lowered = lower(module, gpu, true);
     let mut invalid = invalid(module, &names);
     let lowered = Lowered { blocked: explained(lowered.blocked, &mut invalid, module), ..lowered };
-    kernels
+    module
+        .kernels()
         .map(|kernel| {
             let reached = graph.reached(kernel);
             // What belongs to no function concerns the whole module.
