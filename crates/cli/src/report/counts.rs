@@ -109,7 +109,8 @@ fn named_counts<'p>(profile: &'p Profile, indices: &[usize]) -> Vec<(String, &'p
     names.zip(kernels).filter_map(|(name, kernel)| Some((name, kernel.counts.as_ref()?))).collect()
 }
 
-/// The figures of a row, each for one launch on average. Those that are scaled from a sample say so.
+/// The figures of a row, each for one launch on average. Those that are scaled from a sample say
+/// so.
 fn figures(counts: &KernelCounts) -> impl Iterator<Item = String> {
     let each = |sum: u64| sum / counts.launches.max(1);
     let shown = [

@@ -262,8 +262,8 @@ impl<'c> Warp<'c> {
         }
     }
 
-    /// Sends the lanes that take a branch to its target. Returns the step and the lanes with which the
-    /// walk goes on.
+    /// Sends the lanes that take a branch to its target. Returns the step and the lanes with which
+    /// the walk goes on.
     fn branch(
         &mut self,
         (at, mask): (usize, u32),
