@@ -47,12 +47,12 @@ pub struct Kernel {
 /// Judges each kernel that the module defines, together with the functions that it may call.
 pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
     let names = Names::new(module);
+    let kernels = module.kernels();
     let graph = Graph::of(module, &names);
     let lowered = lower(module, gpu, true);
     let mut invalid = invalid(module, &names);
     let lowered = Lowered { blocked: explained(lowered.blocked, &mut invalid, module), ..lowered };
-    module
-        .kernels()
+    kernels
         .map(|kernel| {
             let reached = graph.reached(kernel);
             // What belongs to no function concerns the whole module.
