@@ -17,6 +17,7 @@ use crate::text::Style;
 use crate::{loaded, units};
 use anyhow::bail;
 use apex_host_stacks::HostStacks;
+use apex_ordered::Gather;
 use apex_trace::checksums;
 use apex_trace::control::{MappedControl, Settings};
 use apex_trace::meta::{self, Host, Meta};
@@ -193,7 +194,7 @@ fn summary(stacks: &HostStacks, folder: &Path, is_named: bool) -> String {
         let (process, thread) = stacks.thread(span);
         (process.pid, thread.tid)
     });
-    let threads = threads.collect::<BTreeSet<_>>().len() as u64;
+    let threads = threads.gathered::<BTreeSet<_>>().len() as u64;
     let shown = session::shown(folder);
     let named = if is_named { format!(" {shown}") } else { String::new() };
     format!(

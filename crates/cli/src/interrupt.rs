@@ -1,4 +1,5 @@
-//! Work that ends by itself after an interrupt, and what is removed before the process ends by one.
+//! Signals that end a command from outside. Either the command looks for them and ends its work
+//! itself, or a thread removes what must not stay, and then the process ends by the signal.
 
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};

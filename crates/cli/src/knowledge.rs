@@ -1,5 +1,6 @@
 //! The user's own known causes: files in a folder of the user's configuration, and `--knowledge`.
 
+use apex_ordered::Order;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -42,6 +43,6 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_toml).collect();
-    paths.sort();
+    paths.order_by(Ord::cmp);
     paths
 }

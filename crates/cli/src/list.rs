@@ -85,7 +85,7 @@ fn found(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let files = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path());
         all.extend(files.filter(|path| session::is_packed(path)));
     }
-    all.sort_by_cached_key(|path| (std::cmp::Reverse(session::made(path)), path.clone()));
+    session::sort_newest_first(&mut all);
     Ok(all.into_iter().map(|path| session::as_typed(&path)).collect())
 }
 

@@ -111,8 +111,13 @@ pub fn all_of(named: &Path) -> Vec<PathBuf> {
     if sessions.is_empty() {
         return vec![named.to_path_buf()];
     }
-    sessions.sort_by_cached_key(|path| (std::cmp::Reverse(made(path)), path.clone()));
+    sort_newest_first(&mut sessions);
     sessions
+}
+
+/// Sorts sessions, the newest first; those that were made at the same time by their path.
+pub fn sort_newest_first(sessions: &mut [PathBuf]) {
+    sessions.sort_by_cached_key(|path| (std::cmp::Reverse(made(path)), path.clone()));
 }
 
 fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
@@ -132,7 +137,7 @@ pub fn as_typed(path: &Path) -> PathBuf {
 
 /// Returns the time at which a session was made: its control page is written once, at the start, by
 /// name (mapped changes leave no trace in the folder).
-pub fn made(path: &Path) -> SystemTime {
+fn made(path: &Path) -> SystemTime {
     let file = path.join(CONTROL_FILE).metadata().or_else(|_| path.metadata());
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -1,5 +1,7 @@
 //! Names that a user may have meant.
 
+use apex_ordered::Order;
+
 /// Names that are proposed at most.
 const MOST: usize = 3;
 
@@ -12,7 +14,7 @@ pub fn proposal<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Str
         plain.len() > 2 && known.contains(&plain) || distance(&plain, &known) * 4 < plain.chars().count()
     };
     let mut like: Vec<&str> = known.into_iter().filter(|known| is_like(known)).collect();
-    like.sort_by_key(|known| (far(known), *known));
+    like.order_by_key(|known| (far(known), *known));
     like.dedup();
     let listed: Vec<String> = like.iter().take(MOST).map(|known| format!("`{known}`")).collect();
     match listed.is_empty() {

@@ -1,4 +1,5 @@
-//! Requests.
+//! A request that was admitted: its path in segments and its parameters, percent-decoded, the
+//! bearer's token, and the body that was posted.
 
 use hyper::body::Bytes;
 use hyper::http::Uri;

@@ -1,4 +1,4 @@
-//! A request's body that is there as a whole.
+//! A request's body that is in memory as a whole: it is sent in one frame, and its length is known.
 
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Bytes;

@@ -3,6 +3,9 @@
 //! Each tree is grown on all measurements; a node splits at a random threshold of the best of a few
 //! random features. The mean of the trees is the estimate, and their spread its uncertainty.
 //! Trees need no scaling, take parameters without order as they are, and see interactions.
+//!
+//! Invariants: the same rows, targets and random numbers give the same trees; an estimate is a
+//! mean of targets, so it lies among them.
 
 use apex_random::Random;
 
@@ -23,7 +26,7 @@ struct Node {
     threshold: f32,
 }
 
-/// See the [module](self).
+/// The trees. There is at least one measurement, and all rows have the same length.
 pub struct Forest {
     trees: Vec<Vec<Node>>,
 }
@@ -127,7 +130,7 @@ impl Growth<'_> {
         (low < high).then_some(if threshold < high { threshold } else { low })
     }
 
-    /// By how much a split lowers the sum of squares.
+    /// A measure of a split: the larger it is, the smaller is the sum of squares that is left.
     fn gain(&self, places: &[u32], feature: usize, threshold: f32) -> f32 {
         let (mut sums, mut counts) = ([0.0f32; 2], [0.0f32; 2]);
         for &place in places {

@@ -1,5 +1,9 @@
 //! Files that describe a space: the short form, and the T1 files of Kernel Tuner and others.
 //!
+//! A file is foreign text: nothing in it is executed ([`expression`] evaluates arithmetic alone,
+//! and the [space](crate::space) bounds the number of configurations). A member that the short form
+//! does not have is refused, because a mistyped `restrictions` would allow everything.
+//!
 //! ```
 //! let text = r#"{
 //!     "parameters": {"block": [32, 64, 128, 256], "tile": "range(1, 9)"},

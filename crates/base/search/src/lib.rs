@@ -37,7 +37,7 @@ mod tuning;
 mod value;
 
 pub use named::Named;
-pub use paired::{BETTER_BELOW, LEAST_PAIRS, Ratio, median, rounded};
+pub use paired::{LEAST_PAIRS, MOST_RATIO, Ratio, median, rounded};
 pub use results::{Invalid, Key, Measured, Outcome, Results, difference};
 pub use space::{MOST_CONFIGURATIONS, Number, Parameter, Space, SpaceError};
 pub use strategy::{Stop, Strategy, Trials};

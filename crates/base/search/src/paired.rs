@@ -1,8 +1,11 @@
-//! The interval of paired ratios.
+//! The interval of paired ratios, and when a candidate counts as better.
 //!
-//! Both things that are compared are measured in turn, so that clocks, temperature and other work
-//! are as equal as they can be. The interval is that of the median by order statistics, which
-//! assumes nothing about the distribution of times.
+//! A pair is two measurements in turn, of the original and of the candidate: clocks, temperature
+//! and other work are as equal for both as they can be. The interval is that of the median by order
+//! statistics, which assumes nothing about the distribution of times.
+//!
+//! Invariants: fewer than [`LEAST_PAIRS`] pairs have no interval; `low <= median <= high`, each
+//! with four digits after the point, so that JSON gives them back as they were written.
 
 use apex_ordered::Order;
 use serde::{Deserialize, Serialize};
@@ -10,8 +13,8 @@ use serde::{Deserialize, Serialize};
 /// Least number of pairs that decide.
 pub const LEAST_PAIRS: usize = 10;
 
-/// A candidate replaces what is there if the upper end of its interval lies below this.
-pub const BETTER_BELOW: f64 = 0.99;
+/// A candidate replaces the original if the upper end of its interval lies below this ratio.
+pub const MOST_RATIO: f64 = 0.99;
 
 /// Quantile of the normal distribution for a two-sided interval of 95%.
 const Z: f64 = 1.96;
@@ -29,7 +32,7 @@ pub struct Ratio {
     pub pairs: usize,
 }
 
-/// A share or ratio to four digits after the point: what JSON gives back as it was written.
+/// Rounds a share or ratio to four digits after the point.
 pub fn rounded(ratio: f64) -> f64 {
     (ratio * 1e4).round() / 1e4
 }
@@ -43,7 +46,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Ratio {
-    /// Of these pairs; `None` with too few.
+    /// The ratio of these pairs; `None` if they are fewer than [`LEAST_PAIRS`].
     pub fn of(mut ratios: Vec<f64>) -> Option<Self> {
         let pairs = ratios.len();
         if pairs < LEAST_PAIRS {
@@ -57,9 +60,9 @@ impl Ratio {
         Some(Self { median, low, high, pairs })
     }
 
-    /// Whether the candidate takes less, beyond doubt.
+    /// Whether the candidate takes less: the whole interval lies below [`MOST_RATIO`].
     pub fn is_better(&self) -> bool {
-        self.high < BETTER_BELOW
+        self.high < MOST_RATIO
     }
 }
 

@@ -11,7 +11,7 @@
 //! 4. for pairs of the candidate and the original, which did not choose it.
 //!
 //! Invariants: the original stays unless the 95% interval of the pairs' median ratio lies below
-//! [`BETTER_BELOW`](crate::paired::BETTER_BELOW). What is asked depends on the space, the options
+//! [`MOST_RATIO`](crate::paired::MOST_RATIO). What is asked depends on the space, the options
 //! and the outcomes alone.
 
 use crate::paired::{Ratio, median};

@@ -1,4 +1,4 @@
-//! `apex hub alerts`: tells somebody of jobs that waste GPUs.
+//! `apex hub alerts`: reports jobs that waste GPUs to the addresses that the user names.
 
 use super::{Database, parse_url, tenant};
 use crate::alerts::receivers::{Destinations, Everybody};

@@ -10,7 +10,6 @@ use apex_conventions::documents::PTX_ACCESS;
 use apex_untrusted::read;
 use clap::builder::FalseyValueParser;
 use fatbin::embedded;
-use ptx::FunctionKind;
 use ptx_access::{Base, Sets, Use};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -146,10 +145,8 @@ fn document(file: &Path) -> anyhow::Result<Document> {
 fn kernels(text: &[u8], shown: &str) -> anyhow::Result<Vec<Kernel>> {
     let source = String::from_utf8_lossy(text);
     let module = ptx::parse(&source).map_err(|error| Lines(error.render(shown, &source)))?;
-    let entries =
-        module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
     let sets = |symbol: &str| Some(kernel(symbol, &Sets::of(&module, symbol)?));
-    Ok(entries.filter_map(|function| sets(&function.name)).collect())
+    Ok(module.kernels().filter_map(|function| sets(&function.name)).collect())
 }
 
 fn kernel(symbol: &str, sets: &Sets) -> Kernel {

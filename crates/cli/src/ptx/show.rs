@@ -2,6 +2,7 @@
 
 use super::check::{Change, Document, Kernel, OnGpu, Outcome};
 use crate::text::{Align, Ink, Style, Table, wrap};
+use apex_ordered::Order;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -99,7 +100,7 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
         _ => format!("{form} {needs}: {}", lines(places.into_iter())),
     }));
     let mut refused: Vec<(Vec<u32>, &str)> = refused.into_iter().map(|(why, places)| (places, why)).collect();
-    refused.sort();
+    refused.order_by(Ord::cmp);
     all.extend(
         refused
             .into_iter()
@@ -111,7 +112,7 @@ fn sentences(on_gpu: &OnGpu) -> Vec<String> {
 /// `line 3`, or `lines 3, 5, 7`.
 fn lines(places: impl Iterator<Item = u32>) -> String {
     let mut places: Vec<u32> = places.collect();
-    places.sort_unstable();
+    places.order_by(Ord::cmp);
     places.dedup();
     let shown: Vec<String> = places.iter().take(MOST_LINES).map(ToString::to_string).collect();
     let more = match places.len().checked_sub(MOST_LINES) {

@@ -65,23 +65,10 @@ pub fn table(
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    let kernels = indices.iter().map(|&index| &profile.kernels[index]);
-    let kernels: Vec<&Kernel> = kernels.filter(|kernel| kernel.counts.is_some()).collect();
-    if kernels.is_empty() {
+    let counted = named_counts(profile, indices);
+    if counted.is_empty() {
         return Ok(());
     }
-    // The table has no column of launches: the name tells two launches of a function apart.
-    let launches: Vec<String> = kernels.iter().map(|kernel| configuration(kernel.launch)).collect();
-    let named = kernels.iter().zip(&launches);
-    let rows: Vec<Row<'_>> = named
-        .map(|(kernel, launch)| Row { name: &kernel.symbol, short_name: &kernel.short_name, launch })
-        .collect();
-    let names = unique_short_names(&rows);
-    let counted: Vec<_> = names
-        .iter()
-        .zip(kernels)
-        .filter_map(|(name, kernel)| Some((name, kernel.counts.as_ref()?)))
-        .collect();
     let mut table = Table::new(&[
         ("kernel", Align::Flexible),
         ("instructionsᶜ", Align::Right),
@@ -95,24 +82,9 @@ pub fn table(
         ("×", Align::Optional),
     ]);
     for (name, counts) in &counted {
-        let each = |sum: u64| sum / counts.launches.max(1);
-        let shown = [
-            units::count(each(counts.sums.total_warp_instructions())),
-            format!("{:.1}", counts.sums.active_threads()),
-            share(counts.sums.divergent_branches, counts.sums.branches),
-            units::count(each(counts.sums.total_operations())),
-            units::bytes(each(moved(counts, Direction::Load))),
-            units::bytes(each(moved(counts, Direction::Store))),
-            per_request(counts, Space::Global),
-            per_request(counts, Space::Shared),
-        ];
-        // What is scaled from a sample says so, figure by figure.
-        let mark = |figure: String| match counts.sampled_share {
-            Some(_) if figure != "-" => format!("≈{figure}"),
-            _ => figure,
-        };
         let launches = units::count(counts.launches);
-        table.row([shorten(name, 60)].into_iter().chain(shown.map(mark)).chain([launches]).collect());
+        let cells = [shorten(name, 60)].into_iter().chain(figures(counts)).chain([launches]);
+        table.row(cells.collect());
     }
     let sampled = counted.iter().any(|(_, counts)| counts.sampled_share.is_some());
     let mut legend = if sampled { format!("{LEGEND} {SAMPLED}") } else { LEGEND.to_owned() };
@@ -120,6 +92,42 @@ pub fn table(
         legend = format!("{legend} {}", engine(profile));
     }
     write(out, "Counted on the CPU device", &table, &legend, style, width)
+}
+
+/// The kernels at `indices` that have counts, each by a name of its own.
+fn named_counts<'p>(profile: &'p Profile, indices: &[usize]) -> Vec<(String, &'p KernelCounts)> {
+    let kernels = indices.iter().map(|&index| &profile.kernels[index]);
+    let kernels: Vec<&Kernel> = kernels.filter(|kernel| kernel.counts.is_some()).collect();
+    // The table has no column of launches: the name tells two launches of a function apart.
+    let launches: Vec<String> = kernels.iter().map(|kernel| configuration(kernel.launch)).collect();
+    let rows: Vec<Row<'_>> = kernels
+        .iter()
+        .zip(&launches)
+        .map(|(kernel, launch)| Row { name: &kernel.symbol, short_name: &kernel.short_name, launch })
+        .collect();
+    let names = unique_short_names(&rows).into_iter();
+    names.zip(kernels).filter_map(|(name, kernel)| Some((name, kernel.counts.as_ref()?))).collect()
+}
+
+/// The figures of a row, each for one launch on average. Those that are scaled from a sample say
+/// so.
+fn figures(counts: &KernelCounts) -> impl Iterator<Item = String> {
+    let each = |sum: u64| sum / counts.launches.max(1);
+    let shown = [
+        units::count(each(counts.sums.total_warp_instructions())),
+        format!("{:.1}", counts.sums.active_threads()),
+        share(counts.sums.divergent_branches, counts.sums.branches),
+        units::count(each(counts.sums.total_operations())),
+        units::bytes(each(moved(counts, Direction::Load))),
+        units::bytes(each(moved(counts, Direction::Store))),
+        per_request(counts, Space::Global),
+        per_request(counts, Space::Shared),
+    ];
+    let is_sampled = counts.sampled_share.is_some();
+    shown.into_iter().map(move |figure| match figure != "-" && is_sampled {
+        true => format!("≈{figure}"),
+        false => figure,
+    })
 }
 
 /// Which kernels were executed as machine code.

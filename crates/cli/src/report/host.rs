@@ -6,6 +6,7 @@ use super::places::write;
 use crate::text::figures::share;
 use crate::text::{Align, Style, Table};
 use crate::units;
+use apex_ordered::{Gather, Order};
 use apex_profile::{HostProfile, HostSampling, HostThread, Profile};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -83,7 +84,7 @@ fn threads(profile: &Profile, host: &HostProfile) -> Table {
 
 /// How many processes were watched.
 pub fn processes(host: &HostProfile) -> usize {
-    host.threads.iter().map(|thread| thread.pid).collect::<BTreeSet<_>>().len()
+    host.threads.iter().map(|thread| thread.pid).gathered::<BTreeSet<_>>().len()
 }
 
 /// The process and its interpreter, where there is one process.
@@ -103,7 +104,7 @@ fn functions(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
     let all: f64 = states.iter().map(|state| state.time_ns).sum();
     states.retain(|state| state.time_ns >= LEAST * all && !state.functions.is_empty());
     // Running threads first: they cost time, while waiting may be intended.
-    states.sort_by_key(|state| state.state);
+    states.order_by_key(|state| state.state);
     let mut table = Table::new(&[
         ("the thread", Align::Left),
         ("function", Align::Flexible),

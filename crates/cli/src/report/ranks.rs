@@ -99,7 +99,7 @@ fn told<'p>(
 /// Says if a launcher told the ranks of some processes alone: then all are numbered anew, and are
 /// more than the launcher's.
 fn unranked(profile: &Profile, by_rank: &ByRank) -> Option<String> {
-    let told: BTreeSet<usize> = told(profile, by_rank).map(|(row, _)| row.process).collect();
+    let told: BTreeSet<usize> = told(profile, by_rank).map(|(row, _)| row.process).gathered();
     let others = by_rank.processes().saturating_sub(told.len());
     (!told.is_empty() && others > 0).then(|| {
         format!(

@@ -6,6 +6,7 @@
 use super::answering::{self, Answering};
 use apex_conventions::capability::{Question, SOCKET, Told, parse};
 use apex_conventions::variables;
+use apex_ordered::Order;
 use apex_trace::meta::ToldCapability;
 use apex_untrusted::Folder;
 use std::io::{self, Read as _};
@@ -77,7 +78,7 @@ impl Server {
     pub fn finish(self) -> Vec<ToldCapability> {
         self.answering.finish();
         let mut told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        told.sort();
+        told.order_by(Ord::cmp);
         told.dedup();
         told
     }

@@ -3,6 +3,7 @@
 use super::libraries::{CPU_DEVICE, Libraries, RECORDER};
 use crate::output;
 use apex_conventions::variables;
+use apex_ordered::Order;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,7 +115,7 @@ pub fn missing_for_gpu() -> Option<&'static str> {
 pub fn device_nodes() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     let mut nodes: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_device_node(path)).collect();
-    nodes.sort();
+    nodes.order_by(Ord::cmp);
     nodes
 }
 

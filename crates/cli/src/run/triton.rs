@@ -9,6 +9,7 @@
 //! untrusted like any other: only regular files within stated sizes are read, a limited number of
 //! folders is searched, and the PTX is text that a parser reads.
 
+use apex_ordered::Order;
 use apex_trace::control::Control;
 use apex_trace::image;
 use apex_untrusted::{Folder, read};
@@ -48,7 +49,7 @@ pub fn keep(session: &Folder, control: &Control) {
 /// Cubins without PTX that have no room, the smallest of which go first.
 fn beyond(session: &Folder, most: u64) -> Vec<u128> {
     let mut all: Vec<((u64, u64), u128)> = wanted(session).into_iter().collect();
-    all.sort_unstable();
+    all.order_by(Ord::cmp);
     let mut taken = 0u64;
     let mut has_no_room = |bytes: u64| {
         taken = taken.saturating_add(bytes);

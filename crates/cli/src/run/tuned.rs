@@ -1,8 +1,8 @@
 //! `apex run --tuned`: from a profile to the plan that the injected library follows, and what
 //! became of it.
 //!
-//! A profile that cannot be used is no reason not to run the program: the reason is said, and all
-//! launches are made as the program asks.
+//! A profile that cannot be used is no reason not to run the program: the reason is printed, and
+//! all launches are made as the program asks.
 
 use super::Recording;
 use crate::{output, text, tuned, units};

@@ -7,6 +7,7 @@ use super::record::Recorded;
 use super::watch::{Recorder, Seen};
 use crate::units;
 use apex_conventions::variables;
+use apex_ordered::Gather;
 use apex_trace::{Control, MappedControl};
 use apex_view::Loaded;
 use std::collections::BTreeMap;
@@ -167,7 +168,7 @@ fn suspicious(pid: u32, process: &Seen) -> Option<String> {
 
 fn no_cuda(seen: &BTreeMap<u32, Seen>) -> String {
     let loaded = seen.values().filter(|process| process.recorder == Recorder::Loaded);
-    let names: std::collections::BTreeSet<_> = loaded.map(|process| process.name.as_str()).collect();
+    let names: std::collections::BTreeSet<_> = loaded.map(|process| process.name.as_str()).gathered();
     let tree = match names.len() {
         0 => String::new(),
         _ => format!(" (seen with libapex.so: {})", names.into_iter().collect::<Vec<_>>().join(", ")),

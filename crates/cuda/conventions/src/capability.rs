@@ -2,7 +2,7 @@
 //!
 //! The library connects to [`SOCKET`] in the session once for each library of the program and each
 //! call that it answers differently than the driver, sends a [`Told`], and closes the connection.
-//! Nobody answers.
+//! There is no answer.
 
 use crate::variables::{CAPABILITY, CAPABILITY_FOR};
 

@@ -1,8 +1,8 @@
-//! What is known about a launch.
+//! The facts about a launch on which conditions are evaluated.
 
 use cuda_launch::LaunchConfig;
 
-/// What is known about a launch.
+/// The launch's shape and arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// Grid and block.

@@ -9,18 +9,19 @@ use crate::store::{Error, LOCAL, Store, Wanted};
 use crate::writer::{Writer, now_ns};
 use crate::{exposition, report};
 use apex_aggregate::{Aggregate, MOST_BYTES};
+use apex_deflated::{deflated, inflate};
 use apex_http::{Bearers, Limits, Options, Posts, Refused, Request, Response, StatusCode};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 /// Content that the pages may load: their style, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'";
 /// The interface, as OpenAPI describes it.
-const OPENAPI: &str = include_str!("../openapi.json");
+static OPENAPI: LazyLock<Arc<str>> = LazyLock::new(|| inflate(deflated!("openapi.json")).into());
 /// Jobs of a page, usually and at most.
 const JOBS: (u64, u64) = (50, 500);
 
@@ -146,7 +147,7 @@ impl Hub {
                 let text = own + &exposition::devices(&self.store, self.tenant(request), now_ns())?;
                 Response::new(StatusCode::OK, exposition::MEDIA_TYPE, text)
             }
-            ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
+            ["api", "v1", "openapi.json"] => Response::shared(StatusCode::OK, JSON, OPENAPI.clone()),
             ["api", "v1", ref what @ ..] => self.view(request, what, true)?.response(),
             ref what => self.view(request, what, false)?.response(),
         })

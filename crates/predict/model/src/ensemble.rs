@@ -1,5 +1,5 @@
-//! Several networks in one: as wide as all of them together, and in its last sums the mean of
-//! theirs.
+//! Several networks merged into one: each of its layers is as wide as theirs together, and each of
+//! its outputs is the mean of theirs.
 //!
 //! Networks that were trained apart err apart, so their mean errs less; and one network is what can
 //! be stored, exported and run. The weights between parts of different members are 0.

@@ -3,7 +3,7 @@
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
-use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
+use ptx::{Function, Module, ScalarType, StateSpace, Statement, Variable};
 use ptx_estimate::{Argument, BUDGET, Estimator, Work};
 use std::sync::{Arc, OnceLock};
 
@@ -137,7 +137,7 @@ impl Code {
     /// The kernel of this name in a module, without anything that launches of it were given. `None`
     /// if there is no such kernel.
     pub fn of_module(module: &Arc<Module>, name: &str) -> Option<Code> {
-        let function = kernels(module).find(|kernel| &*kernel.name == name)?;
+        let function = module.kernel(name)?;
         let mix = ptx::Mix::of(function);
         let (module, name) = (Arc::clone(module), name.to_owned());
         Some(Code { module, name, given: Vec::new(), mix, estimator: Arc::default() })
@@ -212,13 +212,8 @@ impl Code {
     }
 }
 
-/// The kernels that a module has the code of.
-fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
-    module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
-}
-
 fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, String> {
-    let kernels: Vec<_> = kernels(module).collect();
+    let kernels: Vec<_> = module.kernels().collect();
     let names = || kernels.iter().map(|kernel| kernel.name.to_string()).collect::<Vec<_>>().join(", ");
     match (name, &kernels[..]) {
         (_, []) => Err("there is no kernel in it".to_owned()),

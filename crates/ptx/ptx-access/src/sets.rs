@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use launch_condition::Range;
 use ptx::body::{Body, InstructionId, Names, VariableId};
 use ptx::instruction::{Access, Direction, Opcode, Operation, Operations, accesses};
-use ptx::{Function, FunctionKind, Module, StateSpace};
+use ptx::{Module, StateSpace};
 
 use crate::Fault;
 use crate::barrier::{Barrier, Reason, is_known};
@@ -101,10 +101,7 @@ impl Sets {
     /// The same by an analysis with a fault.
     #[doc(hidden)]
     pub fn with_fault(module: &Module, kernel: &str, fault: Option<Fault>) -> Option<Sets> {
-        let is_it = |function: &&Function| {
-            &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
-        };
-        let function = module.functions().find(is_it)?;
+        let function = module.kernel(kernel)?;
         let body = Names::new(module).body(function);
         let operations = Operations::of(&body);
         let offsets = offsets(&body);

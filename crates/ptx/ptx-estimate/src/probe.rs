@@ -125,8 +125,8 @@ impl Estimator {
         let one = |(at, large): (usize, Trial)| {
             let step = &self.code.steps[at];
             let Action::Access(access) = &step.action else { return None };
-            let is_it = |space: &StateSpace| matches!(space, StateSpace::Global | StateSpace::Shared);
-            let space = access.space.filter(is_it)?;
+            let has_requests = |space: &StateSpace| matches!(space, StateSpace::Global | StateSpace::Shared);
+            let space = access.space.filter(has_requests)?;
             let small = small.get(&at).and_then(|small| small.known);
             Some(Requested {
                 position: step.position,

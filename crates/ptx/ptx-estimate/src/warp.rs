@@ -242,30 +242,10 @@ impl<'c> Warp<'c> {
                 Action::Nothing => at += 1,
                 Action::Branch { target } => {
                     let taken = self.decide(at, *target, step.guard, mask, guarded);
-                    if taken != 0 && *target <= at {
-                        self.arrive(at, *target, taken);
-                    }
-                    if taken == mask {
-                        at = *target;
-                    } else {
-                        if taken != 0 {
-                            waiting.push(*target, taken);
-                        }
-                        mask &= !taken;
-                        at += 1;
-                    }
+                    (at, mask) = self.branch((at, mask), (*target, taken), &mut waiting);
                 }
                 Action::Table { index, targets } => {
-                    let index = &self.registers[*index as usize];
-                    if index.guessed {
-                        self.assumed = true;
-                        self.counters.figures[Figure::UnknownBranches as usize] += 1.0;
-                    }
-                    let choices = targets.len().max(1) as u64;
-                    for lane in (0..LANES).filter(|lane| guarded >> lane & 1 == 1) {
-                        let choice = (index.lane(lane) % choices) as usize;
-                        waiting.push(targets.get(choice).copied().unwrap_or(code.steps.len()), 1 << lane);
-                    }
+                    self.scatter(*index, targets, guarded, &mut waiting);
                     mask &= !guarded;
                     at += 1;
                 }
@@ -279,6 +259,40 @@ impl<'c> Warp<'c> {
                     at += 1;
                 }
             }
+        }
+    }
+
+    /// Sends the lanes that take a branch to its target. Returns the step and the lanes with which
+    /// the walk goes on.
+    fn branch(
+        &mut self,
+        (at, mask): (usize, u32),
+        (target, taken): (usize, u32),
+        waiting: &mut Waiting,
+    ) -> (usize, u32) {
+        if taken != 0 && target <= at {
+            self.arrive(at, target, taken);
+        }
+        if taken == mask {
+            return (target, mask);
+        }
+        if taken != 0 {
+            waiting.push(target, taken);
+        }
+        (at + 1, mask & !taken)
+    }
+
+    /// Sends each lane to the target that the index selects; one that is guessed selects any.
+    fn scatter(&mut self, index: Register, targets: &[usize], mask: u32, waiting: &mut Waiting) {
+        let index = &self.registers[index as usize];
+        if index.guessed {
+            self.assumed = true;
+            self.counters.figures[Figure::UnknownBranches as usize] += 1.0;
+        }
+        let choices = targets.len().max(1) as u64;
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            let choice = (index.lane(lane) % choices) as usize;
+            waiting.push(targets.get(choice).copied().unwrap_or(self.code.steps.len()), 1 << lane);
         }
     }
 

@@ -20,7 +20,7 @@ mod tree;
 mod vector;
 
 use cuda_launch::LaunchConfig;
-use ptx::syntax::{Function, FunctionKind, Module, StateSpace};
+use ptx::syntax::{Module, StateSpace};
 use ptx_estimate::{Argument, Estimator, RequestCost, Requested};
 
 /// Rounds that a loop is taken to have in [`Totals`].
@@ -173,8 +173,8 @@ impl Report {
         }
         let cost = |access: &Requested| access.cost.map_or(0, |cost| cost.count);
         let same = |access: &Requested| {
-            let is_it = |other: &&Requested| place(other) == place(access);
-            changed.iter().find(is_it).map_or(0, cost)
+            let is_same_place = |other: &&Requested| place(other) == place(access);
+            changed.iter().find(is_same_place).map_or(0, cost)
         };
         // Exchanged axes change many accesses: those count that ask for less.
         let accesses: Vec<usize> = match tried.accesses {
@@ -247,16 +247,9 @@ struct Count<'a> {
 
 impl Count<'_> {
     fn accesses(&self, module: &Module, kernel: &str) -> Option<Vec<Requested>> {
-        let function = find(module, kernel)?;
+        let function = module.kernel(kernel)?;
         Some(Estimator::new(module, function).requests(function, &self.launch, self.arguments))
     }
-}
-
-/// The code of a kernel.
-fn find<'m>(module: &'m Module, kernel: &str) -> Option<&'m Function> {
-    module.functions().find(|function| {
-        &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
-    })
 }
 
 /// Where an access stands in the PTX: rewriting keeps this.

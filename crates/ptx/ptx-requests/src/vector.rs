@@ -65,8 +65,8 @@ fn suits(accesses: &[Requested], members: &[usize]) -> bool {
     let fits = |step: Option<i64>| step.is_none_or(|step| step % bytes == 0);
     members.iter().all(|&at| {
         let access = &accesses[at];
-        let is_it = access.space == StateSpace::Global && access.direction != Direction::Atomic;
-        is_it
+        access.space == StateSpace::Global
+            && access.direction != Direction::Atomic
             && access.cost.is_some_and(|cost| {
                 // (Rows of a length that is not known may begin anywhere.)
                 !cost.by_parameter

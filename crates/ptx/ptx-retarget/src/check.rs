@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 
 use ptx::body::{Body, Names, Operand, Symbol};
 use ptx::forms::Need;
-use ptx::syntax::tree::FunctionKind;
 use ptx::{Function, Module, Statement, needs};
 
 use crate::cost::{self, Cost};
@@ -55,8 +54,7 @@ pub const MOST_COSTS: usize = 64;
 /// Judges each kernel that the module defines, together with the functions that it may call.
 pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
     let names = Names::new(module);
-    let kernels =
-        module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
+    let kernels = module.kernels();
     let graph = Graph::of(module, &names);
     let lowered = lower(module, gpu, true);
     let mut invalid = invalid(module, &names);

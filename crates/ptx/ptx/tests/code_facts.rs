@@ -2,7 +2,7 @@
 
 use cuda_launch::LaunchConfig;
 use proptest::prelude::*;
-use ptx::{Fact, FactKind, Function, FunctionKind, Module};
+use ptx::{Fact, FactKind, Function, Module};
 use ptx_estimate::Estimator;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,6 @@ fn module(path: &Path) -> Module {
     ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("kernel", &source)))
 }
 
-fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
-    module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
-}
-
 fn facts_of(module: &Module, kernel: &Function) -> Vec<Fact> {
     let launch = LaunchConfig::new([1000, 4, 1], [128, 1, 1]);
     ptx::facts(module, kernel, &Estimator::new(module, kernel).probe(kernel, &launch))
@@ -27,7 +23,7 @@ fn facts_of(module: &Module, kernel: &Function) -> Vec<Fact> {
 /// The facts about the kernel of a file whose name contains `kernel`.
 fn facts(file: &str, kernel: &str) -> Vec<Fact> {
     let module = module(&folder("code_facts").join(format!("{file}.ptx")));
-    let found = kernels(&module).find(|found| found.name.contains(kernel)).expect("the kernel");
+    let found = module.kernels().find(|found| found.name.contains(kernel)).expect("the kernel");
     facts_of(&module, found)
 }
 
@@ -113,13 +109,13 @@ fn constructs_are_told_apart_from_their_likes() {
     let module = module(&folder("code_facts").join("limits.ptx"));
     let constructs: Vec<FactKind> = COSTLY.iter().map(|(_, kind)| *kind).collect();
     let mut found = Vec::new();
-    for kernel in kernels(&module) {
+    for kernel in module.kernels() {
         let facts = facts_of(&module, kernel).into_iter().filter(|fact| constructs.contains(&fact.kind));
         found.extend(facts.map(|fact| (kernel.name.to_string(), fact.kind)));
     }
     let expected = COSTLY.map(|(name, kind)| (name.to_owned(), kind));
     assert_eq!(found, expected);
-    assert!(kernels(&module).count() >= 2 * COSTLY.len());
+    assert!(module.kernels().count() >= 2 * COSTLY.len());
 }
 
 #[test]
@@ -161,7 +157,7 @@ fn loading(body: &str, parameters: &str) -> Vec<Fact> {
          mul.wide.u32 %o, %at, 4; add.s64 %a, %p, %o; ld.global.u32 %v, [%a]; ret; }}"
     );
     let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
-    let kernel = kernels(&module).next().expect("the kernel");
+    let kernel = module.kernels().next().expect("the kernel");
     facts_of(&module, kernel)
 }
 
@@ -176,7 +172,7 @@ fn shares_sums(index: &str) -> bool {
          mul.wide.u32 %o, %at, 4; add.s64 %a, %p, %o; red.global.add.f32 [%a], %f; ret; }}"
     );
     let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
-    let kernel = kernels(&module).next().expect("the kernel");
+    let kernel = module.kernels().next().expect("the kernel");
     facts_of(&module, kernel).iter().any(|fact| fact.kind == FactKind::SharedSums)
 }
 
@@ -191,7 +187,7 @@ fn searches(body: &str) -> bool {
          st.global.f32 [%a], %s; ret; }}"
     );
     let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
-    let kernel = kernels(&module).next().expect("the kernel");
+    let kernel = module.kernels().next().expect("the kernel");
     facts_of(&module, kernel).iter().any(|fact| fact.kind == FactKind::LinearSearch)
 }
 
@@ -273,7 +269,7 @@ fn any_code_has_facts() {
     }
     let mut kernels_seen = 0;
     for module in &modules {
-        for kernel in kernels(module) {
+        for kernel in module.kernels() {
             let facts = facts_of(module, kernel);
             assert!(facts.iter().all(|fact| (0.0..=1.0).contains(&fact.share)), "{facts:?}");
             assert_eq!(facts, facts_of(module, kernel), "{}", kernel.name);
@@ -293,7 +289,8 @@ fn generators_are_told_by_their_tables() {
         .visible .entry in_a_namespace(.param .u64 p) { .reg .b64 %a; mov.u64 %a, _ZN4mineL10mrg32k3aM1E; ret; }
         .visible .entry does_not(.param .u64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; ret; }";
     let module = ptx::parse(source).unwrap();
-    let kinds: Vec<Vec<FactKind>> = kernels(&module)
+    let kinds: Vec<Vec<FactKind>> = module
+        .kernels()
         .map(|kernel| facts_of(&module, kernel).iter().map(|fact| fact.kind).collect())
         .collect();
     assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![FactKind::GeneratorSetUp], vec![]]);
@@ -319,7 +316,8 @@ fn calls_by_address_are_told_in_loops_and_lend_no_facts() {
             .reg .b32 %i; .reg .pred %q; mov.u32 %i, 0;
             again: call named; add.s32 %i, %i, 1; setp.lt.s32 %q, %i, 10; @%q bra again; ret; }";
     let module = ptx::parse(source).unwrap();
-    let kinds: Vec<Vec<FactKind>> = kernels(&module)
+    let kinds: Vec<Vec<FactKind>> = module
+        .kernels()
         .map(|kernel| facts_of(&module, kernel).iter().map(|fact| fact.kind).collect())
         .collect();
     assert_eq!(kinds, [vec![FactKind::IndirectCalls], vec![], vec![]]);
@@ -350,7 +348,7 @@ fn with_loop(body: &str) -> Vec<FactKind> {
          {body}\nst.global.u32 [%rd2], %r2;\nret;\n}}\n"
     );
     let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("kernel", &source)));
-    let kernel = kernels(&module).next().expect("the kernel");
+    let kernel = module.kernels().next().expect("the kernel");
     facts_of(&module, kernel).into_iter().map(|fact| fact.kind).collect()
 }
 

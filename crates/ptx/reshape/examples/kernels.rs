@@ -8,7 +8,7 @@
 
 use apex_reshape::{Proof, Refusal};
 use launch_condition::Checked;
-use ptx::{FunctionKind, Module};
+use ptx::Module;
 
 fn main() {
     for path in std::env::args().skip(1) {
@@ -21,9 +21,7 @@ fn main() {
 }
 
 fn judge(path: &str, module: &Module) {
-    let is_kernel =
-        |function: &&ptx::Function| function.kind == FunctionKind::Entry && function.body.is_some();
-    for kernel in module.functions().filter(is_kernel) {
+    for kernel in module.kernels() {
         println!("{path}\t{}\t{}", kernel.name, answer(module, &kernel.name));
     }
 }

@@ -1,5 +1,5 @@
-//! Functions that a kernel calls and that compute in registers and memory of their own: what they
-//! return depends on what they are given alone, and nobody sees them compute.
+//! Functions that a kernel calls and whose result depends on their arguments alone: they compute in
+//! registers and local memory of their own, and have no effect that anybody else could observe.
 //!
 //! The compiler calls such functions where it does not put them in place, above all for the slow
 //! paths of sines and powers. Arguments are checked where they are stored ([`crate::index`]); a

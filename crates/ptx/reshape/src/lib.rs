@@ -39,10 +39,10 @@ use cuda_launch::{Dim3, LaunchConfig};
 use known::Poly;
 use launch_condition::{Apart, Bound, Checked, Condition, Region, Sum, Term};
 use memory::{Duties, Duty};
+use ptx::Module;
 use ptx::body::Names;
 use ptx::flow::Flow;
 use ptx::instruction::Operations;
-use ptx::{FunctionKind, Module};
 
 /// The conditions of the proof, each of which tests turn off to see that something fails then.
 #[doc(hidden)]
@@ -103,10 +103,7 @@ impl Proof {
     /// The same without some of the conditions: what it then says may be wrong.
     #[doc(hidden)]
     pub fn with_rules(module: &Module, kernel: &str, rules: Rules) -> Result<Proof, Refusal> {
-        let is_it = |function: &&ptx::Function| {
-            &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
-        };
-        let function = module.functions().find(is_it).ok_or(Refusal::of(Reason::NoCode))?;
+        let function = module.kernel(kernel).ok_or(Refusal::of(Reason::NoCode))?;
         let body = Names::new(module).body(function);
         let operations = Operations::of(&body);
         let flow = Flow::of(&body, &operations);

@@ -96,8 +96,8 @@ impl Duties {
             };
             let (first, second) = (places[first], places[second]);
             let or_same = or_same && joined[first].1 == 1 && joined[second].1 == 1;
-            let is_it = |(known, _): &(Duty, Refusal)| matches!(known, Duty::Apart { first: a, second: b, .. } if (*a, *b) == (first, second));
-            if !duties.iter().any(is_it) {
+            let is_same_duty = |(known, _): &(Duty, Refusal)| matches!(known, Duty::Apart { first: a, second: b, .. } if (*a, *b) == (first, second));
+            if !duties.iter().any(is_same_duty) {
                 duties.push((Duty::Apart { first, second, or_same }, refusal));
             }
         }
@@ -257,8 +257,8 @@ fn apart(code: &Code<'_, '_>, store: &Access, other: &Access, duties: &mut Dutie
 /// own part: what keeps the threads apart must hold anyway.
 fn may_coincide(store: &Access, other: &Access, duties: &Duties) -> bool {
     let known = |need: &Need| {
-        let is_it = |(duty, _): &(Duty, Refusal)| matches!(duty, Duty::AtMost(known) if known == need);
-        duties.duties.iter().any(is_it)
+        let is_same_duty = |(duty, _): &(Duty, Refusal)| matches!(duty, Duty::AtMost(known) if known == need);
+        duties.duties.iter().any(is_same_duty)
     };
     let (Some(a), Some(b)) = (&store.number, &other.number) else { return false };
     let is_plain = store.reduction.is_none() && other.reduction.is_none();

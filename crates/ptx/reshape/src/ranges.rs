@@ -1,10 +1,10 @@
 //! How much memory single instructions access, for users who are not interested in other shapes.
 
 use launch_condition::Sum;
+use ptx::Module;
 use ptx::body::{InstructionId, Names};
 use ptx::flow::Flow;
 use ptx::instruction::Operations;
-use ptx::{FunctionKind, Module};
 
 use crate::code::Code;
 use crate::guards::Guards;
@@ -26,10 +26,7 @@ pub struct AccessRange {
 /// The ranges of a kernel's accesses that are sums of what is known at a launch; none of a kernel
 /// with an instruction that no proof covers.
 pub fn access_ranges(module: &Module, kernel: &str) -> Vec<AccessRange> {
-    let is_it = |function: &&ptx::Function| {
-        &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
-    };
-    let Some(function) = module.functions().find(is_it) else { return Vec::new() };
+    let Some(function) = module.kernel(kernel) else { return Vec::new() };
     let body = Names::new(module).body(function);
     let operations = Operations::of(&body);
     let flow = Flow::of(&body, &operations);

@@ -9,6 +9,7 @@
 use crate::bounds::MOST_TEXT;
 use crate::error::Error;
 use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work, several};
+use apex_ordered::Order;
 use apex_trace::layout::MemoryKind;
 use cuda_launch::{Dim3, attribute};
 use rusqlite::limits::Limit;
@@ -573,7 +574,7 @@ impl<'d> Reader<'d> {
             })
             .cloned()
             .collect();
-        unknown.sort();
+        unknown.order_by(Ord::cmp);
         for table in unknown.into_iter().take(256) {
             let query = format!("SELECT count(*) FROM \"{}\"", table.replace('"', "\"\""));
             let count = self.database.query_row(&query, [], |row| row.get::<_, i64>(0));

@@ -2,6 +2,7 @@
 
 use crate::bounds::MOST_BYTES;
 use crate::nsys;
+use apex_ordered::Order;
 use apex_untrusted::read;
 use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
@@ -154,9 +155,9 @@ impl Found {
                 }
             }
         }
-        self.traces.sort();
+        self.traces.order_by(Ord::cmp);
         self.prefer_one_of_a_run();
-        self.passed.sort();
+        self.passed.order_by(Ord::cmp);
     }
 
     /// Puts a folder on the list of those to look into, unless it is too deep.

@@ -343,7 +343,7 @@ impl Writer<'_> {
                 // (What a call launched beside its first kernel is written with the streams.)
                 Ok(())
             }
-            None => self.other(thread, call, api, &name, work),
+            None => self.call_without_kernel(thread, call, api, &name, work),
         }
     }
 
@@ -447,7 +447,7 @@ impl Writer<'_> {
     }
 
     /// A call that launches no kernel.
-    fn other(
+    fn call_without_kernel(
         &mut self,
         thread: &mut Written<'_>,
         call: &Call,

@@ -1,4 +1,5 @@
-//! The compression of an archive, told by its first bytes, and where in the file reading is.
+//! The compression of an archive, which its first bytes tell, and the reader's position in the
+//! file.
 
 use apex_untrusted::read;
 use flate2::bufread::MultiGzDecoder;

@@ -7,7 +7,7 @@ use crate::answer::{Answer, bounded};
 use crate::programs::{Programs, Recorded};
 use crate::recorded as session;
 use apex_predict::lines::Question;
-use apex_predict::{Change, Models, resident};
+use apex_predict::{Change, Device, Models, resident};
 use apex_profile::{Figure, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use std::collections::HashMap;
@@ -176,32 +176,38 @@ pub fn explored(
     let known = device.ok_or_else(|| "the device that it ran on is not known".to_owned());
     match known.and_then(session::known_device) {
         Err(why) => found.unpredicted = Some(why),
-        Ok(device) => {
-            let case = |launch, attributes: Option<FunctionAttributes>| {
-                recorded.case(launch, attributes.map(|attributes| bounded(attributes, &device)))
-            };
-            let measured = session::measured_duration_ns(kernel).map(|time| time.value / 1e3);
-            let asked = Question {
-                name: Some(kernel.short_name.clone()),
-                launch: kernel.launch,
-                kernel: kernel.attributes,
-                measured_us: measured,
-            };
-            let from = case(kernel.launch, kernel.attributes);
-            let answer = if (launch, attributes) == (kernel.launch, kernel.attributes) {
-                Answer::of(models, &device, &from, &asked)
-            } else {
-                Answer::of_change(models, &device, &from, &case(launch, attributes), &asked)
-            };
-            found.from = answer.saves.map(|_| match measured {
-                Some(_) => Provenance::Measured,
-                None => Provenance::Predicted,
-            });
-            (found.prediction, found.saves) = (answer.prediction.map(session::shown), answer.saves);
-            found.unpredicted = answer.error;
-        }
+        Ok(device) => found.predict(models, &device, recorded, kernel),
     }
     Ok(found)
+}
+
+impl Explored {
+    /// Asks the models about the launch: how long it takes and, if it is not the recorded one, how
+    /// much less than that.
+    fn predict(&mut self, models: &Models, device: &Device, recorded: &Recorded, kernel: &Kernel) {
+        let case = |launch, attributes: Option<FunctionAttributes>| {
+            recorded.case(launch, attributes.map(|attributes| bounded(attributes, device)))
+        };
+        let measured = session::measured_duration_ns(kernel).map(|time| time.value / 1e3);
+        let asked = Question {
+            name: Some(kernel.short_name.clone()),
+            launch: kernel.launch,
+            kernel: kernel.attributes,
+            measured_us: measured,
+        };
+        let from = case(kernel.launch, kernel.attributes);
+        let answer = if (self.launch, self.attributes) == (kernel.launch, kernel.attributes) {
+            Answer::of(models, device, &from, &asked)
+        } else {
+            Answer::of_change(models, device, &from, &case(self.launch, self.attributes), &asked)
+        };
+        self.from = answer.saves.map(|_| match measured {
+            Some(_) => Provenance::Measured,
+            None => Provenance::Predicted,
+        });
+        (self.prediction, self.saves) = (answer.prediction.map(session::shown), answer.saves);
+        self.unpredicted = answer.error;
+    }
 }
 
 /// A kernel that takes the dynamic shared memory of a launch: it consents to more where it must.

@@ -8,6 +8,7 @@ use crate::{candidates, document};
 use apex_predict::Models;
 use apex_profile::Profile;
 use apex_reshape::Proof;
+pub use apex_search::MOST_RATIO;
 use apex_trace::Session;
 use cuda_launch::Dim3;
 use launch_condition::{Checked, Choice, Condition, Plan, PlannedKernel, code_hash};
@@ -17,9 +18,6 @@ use serde::{Deserialize, Serialize};
 const LEAST_SHARE: f64 = 0.01;
 /// The least launches of a kernel in one size, of which some are timed.
 const LEAST_LAUNCHES: u64 = 40;
-/// The upper end of the interval of a block's ratio below which it is chosen: less is not worth a
-/// change.
-pub const MOST_RATIO: f64 = 0.99;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use crate::timeline;
 use crate::views::{Looked, Views};
 use crate::what_if;
 use apex_conventions::documents::{self, Envelope};
+use apex_deflated::{deflated, inflate};
 use apex_http::{Event, Next, Request, Response, StatusCode};
 use apex_timeline::Timelines;
 use apex_trace::META_FILE;
@@ -15,7 +16,7 @@ use apex_trace::meta::Meta;
 use apex_untrusted::read;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// The time between two looks at whether a page has to be read again.
@@ -25,7 +26,7 @@ const EACH: Duration = Duration::from_millis(100);
 const LONGEST_COMMAND: usize = 500;
 
 /// The interface, as OpenAPI describes it.
-const OPENAPI: &str = include_str!("../openapi.json");
+static OPENAPI: LazyLock<Arc<str>> = LazyLock::new(|| inflate(deflated!("openapi.json")).into());
 
 /// Sessions over HTTP.
 pub struct Dashboard {
@@ -90,7 +91,7 @@ impl Dashboard {
                 .with_policy(&self.policy),
             // Browsers ask for it by themselves.
             ["favicon.ico"] => Response::new(StatusCode::NO_CONTENT, "image/x-icon", ""),
-            ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
+            ["api", "v1", "openapi.json"] => Response::shared(StatusCode::OK, JSON, OPENAPI.clone()),
             ["api", "v1", "sessions"] => self.list(),
             ["api", "v1", "compare"] => {
                 let sides = Sides::of(request, &self.sessions)?;

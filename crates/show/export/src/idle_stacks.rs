@@ -1,10 +1,11 @@
 //! Samples for the formats of call stacks: those of the host while devices were idle, by
-//! account, process and stack, with the idle time that they stand for. Of a session of `apex
-//! attach`, which knows no device, those of all threads by what these did.
+//! account, process and stack, with the idle time that they stand for. A session of `apex attach`
+//! knows no device: there all threads count, by their state in place of an account.
 //!
-//! Ranks run the same code and have the same names of processes and threads: the processes are told
-//! apart by what they are called in reports, where there are several.
+//! Ranks run the same code, and their processes and threads have the same names. Where there are
+//! several, each process has the name that reports give it.
 
+use apex_ordered::Gather;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apex_profile::{Account, HostState, IdleCause, Profile};
@@ -86,7 +87,7 @@ pub(crate) fn of(profile: &Profile) -> BTreeMap<Key, Sum> {
 
 /// Names of the processes of these samples, by index; none where they are of one process alone.
 pub(crate) fn processes(profile: &Profile, sums: &BTreeMap<Key, Sum>) -> BTreeMap<usize, String> {
-    let sampled: BTreeSet<usize> = sums.keys().map(|key| key.process).collect();
+    let sampled: BTreeSet<usize> = sums.keys().map(|key| key.process).gathered();
     let several = sampled.len() > 1;
     let named = |process| match profile.host {
         Some(_) => Some((process, format!("process {process}"))),

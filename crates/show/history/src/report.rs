@@ -1,14 +1,14 @@
-//! What is shown of the series.
+//! The part of a history that is shown: the series with a run since a moment.
 
 use apex_ordered::Order;
 use serde::Serialize;
 
 use crate::{Change, History, Series};
 
-/// Series, and since when their changes are told.
+/// The series, with their changes since a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The moment since which runs and changes are told; `None` for all.
+    /// The moment since which runs and changes are reported; `None` for all.
     pub since: Option<String>,
     /// Runs since then.
     pub runs: usize,

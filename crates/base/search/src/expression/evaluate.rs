@@ -28,7 +28,7 @@ pub fn truth(tree: &Tree, of: &dyn Fn(usize) -> Value) -> Evaluated<bool> {
 
 /// The value of an expression.
 pub fn value(tree: &Tree, of: &dyn Fn(usize) -> Value) -> Evaluated<Value> {
-    Evaluation::new(of).one(tree)
+    Evaluation::new(of).value(tree)
 }
 
 /// The values of an expression that is a list.
@@ -57,9 +57,9 @@ impl<'o> Evaluation<'o> {
             Tree::Parameter(parameter) => (self.of)(*parameter),
             Tree::Loop(depth) => self.loops[*depth].clone(),
             Tree::Not(inner) => Value::Bool(!self.truth(inner)?),
-            Tree::Negated(inner) => negated(&self.one(inner)?)?,
+            Tree::Negated(inner) => negated(&self.value(inner)?)?,
             Tree::Inverted(inner) => Value::Int(!self.int(inner)?),
-            Tree::Positive(inner) => positive(self.one(inner)?)?,
+            Tree::Positive(inner) => positive(self.value(inner)?)?,
             Tree::And(all) => return self.until(all, false),
             Tree::Or(all) => return self.until(all, true),
             Tree::Arithmetic(sign, both) => return self.arithmetic(sign, &both.0, &both.1),
@@ -70,7 +70,7 @@ impl<'o> Evaluation<'o> {
             Tree::Call(function, arguments) => self.call(function, arguments)?,
             Tree::Range(arguments) => return self.range(arguments),
             Tree::List(elements) => {
-                let all = elements.iter().map(|element| self.one(element));
+                let all = elements.iter().map(|element| self.value(element));
                 return Ok(Found::List(all.collect::<Evaluated<_>>()?));
             }
             Tree::Each(each) => return self.each(&each.0, &each.1, each.2.as_ref()),
@@ -78,7 +78,7 @@ impl<'o> Evaluation<'o> {
         Ok(Found::One(one))
     }
 
-    fn one(&mut self, tree: &Tree) -> Evaluated<Value> {
+    fn value(&mut self, tree: &Tree) -> Evaluated<Value> {
         match self.evaluate(tree)? {
             Found::One(value) => Ok(value),
             Found::List(_) => fault("a list stands where a value should"),
@@ -93,7 +93,7 @@ impl<'o> Evaluation<'o> {
     }
 
     fn int(&mut self, tree: &Tree) -> Evaluated<i64> {
-        let value = self.one(tree)?;
+        let value = self.value(tree)?;
         value.int().map_or_else(|| fault(format!("`{value}` stands where an integer should")), Ok)
     }
 
@@ -161,7 +161,7 @@ impl<'o> Evaluation<'o> {
         for value in self.list(list)? {
             self.loops.push(value);
             if condition.map_or(Ok(true), |condition| self.truth(condition))? {
-                all.push(self.one(element)?);
+                all.push(self.value(element)?);
             }
             self.loops.pop();
         }
@@ -178,7 +178,7 @@ impl<'o> Evaluation<'o> {
         }
         let values = match arguments {
             [only] if matches!(function, "min" | "max") => self.list(only)?,
-            all => all.iter().map(|argument| self.one(argument)).collect::<Evaluated<Vec<_>>>()?,
+            all => all.iter().map(|argument| self.value(argument)).collect::<Evaluated<Vec<_>>>()?,
         };
         call(function, values)
     }

@@ -243,9 +243,9 @@ impl Parser<'_> {
 
     fn atom(&mut self) -> Parsed {
         let tree = match self.word().clone() {
-            Word::Int(int) => self.one(Tree::Value(Value::Int(int))),
-            Word::Float(float) => self.one(Tree::Value(Value::Float(float))),
-            Word::Text(text) => self.one(Tree::Value(Value::text(&text))),
+            Word::Int(int) => self.consume(Tree::Value(Value::Int(int))),
+            Word::Float(float) => self.consume(Tree::Value(Value::Float(float))),
+            Word::Text(text) => self.consume(Tree::Value(Value::text(&text))),
             Word::Name(name) => self.name(&name)?,
             Word::Sign("(") => self.parentheses()?,
             Word::Sign("[") => self.list()?,
@@ -260,15 +260,16 @@ impl Parser<'_> {
         }
     }
 
-    fn one(&mut self, tree: Tree) -> Tree {
+    /// Goes past the word of which this tree was made.
+    fn consume(&mut self, tree: Tree) -> Tree {
         self.at += 1;
         tree
     }
 
     fn name(&mut self, name: &str) -> Parsed {
         match name {
-            "True" => return Ok(self.one(Tree::Value(Value::Bool(true)))),
-            "False" => return Ok(self.one(Tree::Value(Value::Bool(false)))),
+            "True" => return Ok(self.consume(Tree::Value(Value::Bool(true)))),
+            "False" => return Ok(self.consume(Tree::Value(Value::Bool(false)))),
             "lambda" | "await" | "yield" | "None" | "is" | "for" | "if" | "else" | "not" | "and" | "or"
             | "in" => {
                 return Err(self.fault(format!("`{name}` is not supported here")));
@@ -276,11 +277,11 @@ impl Parser<'_> {
             _ => {}
         }
         if let Some(depth) = self.loops.iter().rposition(|of| of == name) {
-            return Ok(self.one(Tree::Loop(depth)));
+            return Ok(self.consume(Tree::Loop(depth)));
         }
         if let Some(parameter) = self.names.iter().position(|of| *of == name) {
             self.needs.insert(parameter);
-            return Ok(self.one(Tree::Parameter(parameter)));
+            return Ok(self.consume(Tree::Parameter(parameter)));
         }
         match self.words.get(self.at + 1) {
             Some((Word::Sign("("), _)) => self.call(name),

@@ -17,7 +17,7 @@ use apex_untrusted::read;
 use clap::builder::FalseyValueParser;
 use cuda_launch::{Dim3, LaunchConfig};
 use fatbin::embedded;
-use ptx::{Function, FunctionKind, Module, StateSpace};
+use ptx::{Module, StateSpace};
 use ptx_estimate::{Argument, Requested};
 use ptx_requests::{Change, Report, is_excessive};
 use serde::Serialize;
@@ -208,16 +208,12 @@ fn of_file(args: &Args) -> anyhow::Result<Vec<Kernel>> {
     for text in images.iter().filter_map(|contents| contents.ptx_for(u32::MAX)) {
         let source = String::from_utf8_lossy(text);
         let module = ptx::parse(&source).map_err(|error| Lines(error.render(&shown, &source)))?;
-        for function in kernels(&module).filter(|function| is_asked(args, &function.name)) {
+        for function in module.kernels().filter(|function| is_asked(args, &function.name)) {
             let arguments = given(function, &args.arg).map_err(|why| anyhow!("{}: {why}", function.name))?;
             all.extend(kernel(&module, &function.name, launch, &arguments));
         }
     }
     Ok(all)
-}
-
-fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
-    module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
 }
 
 /// Whether the command line asks for a kernel: by its symbol, its name or its short name.

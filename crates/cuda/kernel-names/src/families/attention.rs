@@ -2,7 +2,7 @@
 //! generated ones.
 //!
 //! cuDNN's `f16` in `sdpa_sm90_flash_fprop_wgmma_f16` stands for 16 bits: the kernels of a BF16
-//! model have it too, so the width alone is told.
+//! model have it too, so only the width is reported.
 
 use super::{Name, joined, known};
 use crate::{DataType, Identity, Operation, Owner, Traits};

@@ -33,9 +33,14 @@ pub const SPANS: [u64; 2] = [8, 64];
 
 /// Statements that bring a database from each version to the next.
 fn steps() -> [String; VERSION as usize] {
+    [first(), second(), third()]
+}
+
+/// Tenants, tokens, jobs, recordings, names, and sums of days and kernels.
+fn first() -> String {
     let parts: String =
         part_columns().iter().map(|column| format!(", {column} INTEGER NOT NULL DEFAULT 0")).collect();
-    let first = format!(
+    format!(
         "CREATE TABLE tenants (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
          CREATE TABLE tokens (
              hash BLOB PRIMARY KEY, tenant INTEGER NOT NULL REFERENCES tenants, made_ns INTEGER NOT NULL
@@ -75,12 +80,16 @@ fn steps() -> [String; VERSION as usize] {
              launches INTEGER NOT NULL DEFAULT 0, gpu_us INTEGER NOT NULL DEFAULT 0,
              PRIMARY KEY (tenant, week, name)
          ) STRICT, WITHOUT ROWID;"
-    );
+    )
+}
+
+/// Shared and unused time; facts of recordings; who held which device when.
+fn second() -> String {
     let columns = ["jobs", "days"].map(|table| {
         let add = |column| format!("ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0;");
         ["us_shared", "us_unused"].map(add).concat()
     });
-    let second = format!(
+    format!(
         "{}
          ALTER TABLE jobs ADD COLUMN us_cpu_device INTEGER NOT NULL DEFAULT 0;
          CREATE TABLE facts (
@@ -97,6 +106,7 @@ fn steps() -> [String; VERSION as usize] {
         columns.concat()
     );
     [first, second, third(), fourth()]
+    )
 }
 
 /// Energy; sums of longer times than a day, which triggers keep; what a job lost.

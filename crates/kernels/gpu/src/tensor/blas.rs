@@ -94,6 +94,16 @@ impl<'t, T: Number> Matrices<'t, T> {
         }
         Some(Matrices { tensor, transposed, leading, apart })
     }
+
+    fn factor(&self) -> std::result::Result<Factor, String> {
+        let [leading] = int([self.leading])?;
+        let operation = match self.transposed {
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+        };
+        let from = self.tensor.origin().address() as *const c_void;
+        Ok(Factor { from, operation, leading, apart: self.apart as i64 })
+    }
 }
 
 impl<T: Number> Tensor<T> {
@@ -112,8 +122,6 @@ impl<T: Number> Tensor<T> {
         Some(self.multiply_by(blas.handle.as_ref()?, element, other, out))
     }
 
-    /// cuBLAS is column-major: to it, row-major matrices are transposed, so it computes other^T
-    /// self^T = out^T.
     fn multiply_by(
         &self,
         blas: &CudaBlas,
@@ -131,84 +139,89 @@ impl<T: Number> Tensor<T> {
             device: device.name().to_owned(),
             code,
         };
-        let int =
-            |size: usize| i32::try_from(size).map_err(|_| failed(format!("{size} exceeds its 32-bit sizes")));
-        let (m32, n32, k32, batch32) = (int(m)?, int(n)?, int(k)?, int(batch)?);
-        let (leading_a, leading_b) = (int(a.leading)?, int(b.leading)?);
+        let factors = [a.factor().map_err(failed)?, b.factor().map_err(failed)?];
+        let [m, n, k, batch] = int([m, n, k, batch]).map_err(failed)?;
         let stream = self.kernels.stream();
         device.core().bind()?;
         a.tensor.buffer.memory().order(stream, Access::Read)?;
         b.tensor.buffer.memory().order(stream, Access::Read)?;
         let into = out.buffer_mut();
         into.memory().order(stream, Access::Write)?;
-        let (one, zero) = (1.0f32, 0.0f32);
-        let pointer = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
-        let address = |matrices: &Matrices<'_, T>| matrices.tensor.origin().address() as *const c_void;
-        let operation = |transposed| match transposed {
-            false => sys::cublasOperation_t::CUBLAS_OP_N,
-            true => sys::cublasOperation_t::CUBLAS_OP_T,
-        };
-        let handle = *blas.handle();
-        let (transposed_a, transposed_b) = (operation(a.transposed), operation(b.transposed));
-        let (compute, algorithm) =
-            (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
-        let (one, zero, to) = (pointer(&one), pointer(&zero), into.address() as *mut c_void);
-        let (from_a, from_b) = (address(&a), address(&b));
+        let to = into.address() as *mut c_void;
+        let product = Product { sizes: [m, n, k], batch, factors, element, to };
         // SAFETY: the handle lives and its stream is the one that the buffers were ordered for;
         // leading dimensions and distances are those of the shapes, which stay within their
         // buffers.
-        let done = unsafe {
-            match batch32 {
+        unsafe { product.enqueue(*blas.handle()) }.map_err(|error| failed(format!("{:?}", error.0)))
+    }
+}
+
+/// A batch of products a b = out of row-major matrices. cuBLAS is column-major: to it, they are
+/// transposed, so it computes b^T a^T = out^T.
+struct Product {
+    /// Rows of a and out; columns of b and out; columns of a.
+    sizes: [i32; 3],
+    batch: i32,
+    /// a and b.
+    factors: [Factor; 2],
+    element: sys::cudaDataType,
+    to: *mut c_void,
+}
+
+/// A factor as cuBLAS takes it.
+#[derive(Clone, Copy)]
+struct Factor {
+    from: *const c_void,
+    operation: sys::cublasOperation_t,
+    leading: i32,
+    apart: i64,
+}
+
+impl Product {
+    /// Enqueues the products on the handle's stream.
+    ///
+    /// # Safety
+    ///
+    /// The handle lives. The matrices lie within memory of its device that is free for this use on
+    /// its stream.
+    #[rustfmt::skip] // a matrix a line
+    unsafe fn enqueue(&self, handle: sys::cublasHandle_t) -> std::result::Result<(), result::CublasError> {
+        let ([m, n, k], [a, b], element) = (self.sizes, self.factors, self.element);
+        let (one, zero) = (1.0f32, 0.0f32);
+        let pointer = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
+        let (one, zero) = (pointer(&one), pointer(&zero));
+        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let algorithm = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
+        let apart = i64::from(m) * i64::from(n);
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match self.batch {
                 1 => result::gemm_ex(
-                    handle,
-                    transposed_b,
-                    transposed_a,
-                    n32,
-                    m32,
-                    k32,
-                    one,
-                    from_b,
-                    element,
-                    leading_b,
-                    from_a,
-                    element,
-                    leading_a,
-                    zero,
-                    to,
-                    element,
-                    n32,
-                    compute,
-                    algorithm,
+                    handle, b.operation, a.operation, n, m, k, one,
+                    b.from, element, b.leading,
+                    a.from, element, a.leading, zero,
+                    self.to, element, n,
+                    compute, algorithm,
                 ),
                 _ => result::gemm_strided_batched_ex(
-                    handle,
-                    transposed_b,
-                    transposed_a,
-                    n32,
-                    m32,
-                    k32,
-                    one,
-                    from_b,
-                    element,
-                    leading_b,
-                    b.apart as i64,
-                    from_a,
-                    element,
-                    leading_a,
-                    a.apart as i64,
-                    zero,
-                    to,
-                    element,
-                    n32,
-                    (m * n) as i64,
-                    batch32,
-                    compute,
-                    algorithm,
+                    handle, b.operation, a.operation, n, m, k, one,
+                    b.from, element, b.leading, b.apart,
+                    a.from, element, a.leading, a.apart, zero,
+                    self.to, element, n, apart,
+                    self.batch, compute, algorithm,
                 ),
             }
-        };
-        done.map_err(|error| failed(format!("{:?}", error.0)))
+        }
     }
+}
+
+/// Sizes as cuBLAS takes them; an error says which one is too large.
+fn int<const N: usize>(sizes: [usize; N]) -> std::result::Result<[i32; N], String> {
+    let mut ints = [0; N];
+    for (int, size) in ints.iter_mut().zip(sizes) {
+        *int = i32::try_from(size).map_err(|_| format!("{size} exceeds its 32-bit sizes"))?;
+    }
+    Ok(ints)
 }
 
 /// cuBLAS' name of an element type that it multiplies.

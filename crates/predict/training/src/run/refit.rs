@@ -1,9 +1,9 @@
 //! New rates for networks that are there already.
 //!
 //! Rates, loads and margins of what is computed do not depend on the networks, nor these on them.
-//! So where nothing but they changed, training anew would give the same networks once more: they
-//! are taken over, with their scores. Whether the networks were trained on the same data is told
-//! by what the report says of it and by the ranges of their features.
+//! Where nothing else changed, training again would give the same networks: they are taken over,
+//! with their scores. The report and the ranges of the features show whether the networks were
+//! trained on the same data.
 
 use super::plain::AGAIN;
 use super::timing::COMPUTED;

@@ -1,7 +1,7 @@
 //! Code for what is narrower than a word: bytes, and words' lower halves.
 //!
-//! Registers have them in the lowest bits of words. Whatever is above, readers extend what they
-//! read by themselves.
+//! Registers hold them in the lowest bits of words. The bits above are undefined: each reader
+//! extends the value that it reads.
 
 use ptx::instruction::Comparison;
 

@@ -1,4 +1,4 @@
-//! Facts that single instructions tell, and those of loops.
+//! Facts that follow from single instructions, and facts about loops.
 
 use std::collections::HashSet;
 

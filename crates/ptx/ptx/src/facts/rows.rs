@@ -2,7 +2,7 @@
 //!
 //! Each thread loads the beginning of its row, a pointer or an index, from a table, and a loop goes
 //! on from there. The lanes of a warp then read addresses a row apart. Where lanes of one row read
-//! side by side, the address depends on the lane too, and no row is told.
+//! side by side, the address depends on the lane too, and no row is reported.
 
 use super::{FactKind, Found, Listing, Parts, Place};
 use crate::body::InstructionId;

@@ -1,9 +1,9 @@
 //! Matrix products out of global memory, without tiles.
 //!
-//! In a loop each thread multiplies two numbers that it loads from global memory: which one, the
-//! row of the block and the thread says for the first, and the column for the second. The threads
-//! of a column load the same numbers again, and so do those of a row. In the product of a matrix
-//! and a vector one of the numbers is the same for all, and nothing is loaded again.
+//! In a loop each thread multiplies two numbers that it loads from global memory. The row of block
+//! and thread selects the first number, the column selects the second. So all threads of a row load
+//! the same first numbers, and all threads of a column the same second ones. In the product of a
+//! matrix and a vector one of the numbers is the same for all, and nothing is loaded again.
 
 use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::Atom;

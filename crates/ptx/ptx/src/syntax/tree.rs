@@ -81,6 +81,16 @@ impl Module {
         })
     }
 
+    /// The kernels that have code, in source order.
+    pub fn kernels(&self) -> impl Iterator<Item = &Function> {
+        self.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
+    }
+
+    /// The kernel of a name; `None` if the module has no code of it.
+    pub fn kernel(&self, name: &str) -> Option<&Function> {
+        self.kernels().find(|kernel| &*kernel.name == name)
+    }
+
     /// The module-scope variables in source order.
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
         self.items.iter().filter_map(|item| match item {

@@ -1,8 +1,8 @@
-//! Bytes that a kernel's parameters, its shared memory and the module's constants may have, and
-//! instructions that ptxas takes no more.
+//! Limits on the bytes of a kernel's parameters, of its shared memory and of the module's
+//! constants, and instructions that ptxas no longer accepts.
 //!
 //! The limits are those of every target, as ptxas 13.0 names them. Constants are added without the
-//! gaps that alignment makes, so that nothing is refused that ptxas takes.
+//! gaps that alignment makes, so that nothing is refused that ptxas accepts.
 
 use super::Verifier;
 use crate::analysis::static_shared_bytes;

@@ -268,14 +268,14 @@ impl<'b> Program<'_, 'b> {
                     depth = depth.checked_sub(1)?;
                     self.row = aside[depth];
                 }
-                _ => self.one(operation, &mut code, initial)?,
+                _ => self.apply(operation, &mut code, initial)?,
             }
         }
         Some(())
     }
 
-    /// An operation that changes the row.
-    fn one(&mut self, operation: u8, code: &mut Bytes<'b>, initial: &Row<'b>) -> Option<()> {
+    /// Applies an operation to the row.
+    fn apply(&mut self, operation: u8, code: &mut Bytes<'b>, initial: &Row<'b>) -> Option<()> {
         match operation {
             0x00 => {}
             0x05 | 0x11 | 0x14 | 0x15 | 0x2f => {

@@ -157,7 +157,7 @@ impl SampledThreads {
     /// Returns the stack that keeps a thread waiting at a moment: that of the holder of the
     /// interpreter's lock; of a running thread of the process, one after the other in `turn` if
     /// there are several; else of a process that it started.
-    fn other(
+    fn reason_of_wait(
         &self,
         own: &SampledThread,
         (state, holder): (HostState, Option<u32>),
@@ -220,7 +220,7 @@ impl IdleSampler {
             let moments = inside.min(if *state == HostState::Running { 1 } else { MOMENTS });
             for part in 0..moments {
                 let moment = first + (last - first) / moments * part + (last - first) / (2 * moments);
-                let other = threads.other(own, (*state, *holder), moment, turn);
+                let other = threads.reason_of_wait(own, (*state, *holder), moment, turn);
                 let sample = Sample { stack: stack_of(one), state: *state, other };
                 let count = inside / moments + u64::from(part < inside % moments);
                 let samples = sum.samples.entry(sample).or_default();

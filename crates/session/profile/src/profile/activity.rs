@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use apex_trace::layout::{Call, CallClass, RecordHead, Timing, flags};
+use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, RangeChange, RecordHead, Timing, flags};
 use apex_trace::{Event, Record};
 
 use super::by_id::IndexById;
 use super::collectives::AllSeries;
-use super::costs::{Costs, Launched, PerLaunched};
+use super::costs::{Costs, LaunchTimes, Launched, PerLaunched};
 use super::launches::LaunchCounts;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
+use super::sampled::Sample;
 use super::transfers::{is_pageable, transfer_ns};
 use super::{
     Activity, Collective, CollectiveLaunch, CollectiveSeries, CopyDirection, Growth, Sizes, sampled,
@@ -223,81 +224,84 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
     }
 
     fn record(&mut self, record: &Record) {
-        let thread = record.tid;
-        match record.event {
-            Event::Launch(launch) => {
-                let (start, end) = self.reading.interval(&launch.head);
-                let loads = self.meets(launch.config) && end - start > LOADS_NS;
-                let called = Called::Config(launch.config);
-                let call =
-                    |cause| ObservedCall { thread, start, end, cause, called, bytes: 0, range: record.range };
-                if launch.head.flags & flags::CAPTURED != 0 {
-                    return self.called(&call(IdleCause::Capturing));
-                } else if launch.result != 0 {
-                    return self.called(&call(IdleCause::Launching));
-                }
-                let place = self.reading.config_places.get(launch.config);
-                let config = place.map(|place| &self.reading.configs[place]);
-                let of_kernel = config.and_then(|config| config.device);
-                self.launch(
-                    LaunchCall {
-                        what: Launched::Config(place),
-                        device: self.reading.device_of_launch(of_kernel, launch.stream),
-                        kernel: config.map(|config| config.kernel),
-                        collective: config.is_some_and(|config| config.collective),
-                        stream: launch.stream,
-                        thread,
-                        range: record.range,
-                        start,
-                        end,
-                        loads,
-                        called,
-                        is_recorded: launch.head.flags & flags::NO_CALL == 0,
-                    },
-                    launch.head.start,
-                );
-            }
-            Event::GraphLaunch(launch) if launch.result == 0 => {
-                let (start, end) = self.reading.interval(&launch.head);
-                let place = self.reading.graph_places.get(launch.graph);
-                let graph = place.map(|place| &self.reading.graphs[place]);
-                let of_kernels = graph.and_then(|graph| graph.device);
-                self.launch(
-                    LaunchCall {
-                        what: Launched::Graph(place),
-                        device: self.reading.device_of_launch(of_kernels, launch.stream),
-                        kernel: graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel),
-                        collective: false,
-                        stream: launch.stream,
-                        thread,
-                        range: record.range,
-                        start,
-                        end,
-                        loads: false,
-                        called: Called::Graph(launch.graph),
-                        is_recorded: true,
-                    },
-                    launch.head.start,
-                );
-            }
-            Event::Call(call) => self.call(thread, record.range, &call),
-            Event::Timing(timing) => self.placed(record, &timing),
-            Event::RangeChange(change) => {
-                self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
-                let of_thread = change.head.flags & flags::PROCESS_WIDE == 0;
-                if of_thread && change.instance != 0 {
-                    self.collectives.called(thread, change.changed, change.instance);
-                }
-                if let Some(observer) = &mut self.observer {
-                    let at = self.reading.process.clock.ns_since_start(change.head.start);
-                    observer.range(thread, at, record.range);
-                    if change.head.flags & flags::PROCESS_WIDE != 0 {
-                        let begins = change.head.flags & flags::RANGE_BEGUN != 0;
-                        observer.process_range(at, change.changed, change.instance, begins);
-                    }
-                }
-            }
+        match &record.event {
+            Event::Launch(launch) => self.kernel_launch(record, launch),
+            Event::GraphLaunch(launch) if launch.result == 0 => self.graph_launch(record, launch),
+            Event::Call(call) => self.call(record.tid, record.range, call),
+            Event::Timing(timing) => self.placed(record, timing),
+            Event::RangeChange(change) => self.range_change(record, change),
             _ => {}
+        }
+    }
+
+    fn kernel_launch(&mut self, record: &Record, launch: &Launch) {
+        let (thread, range) = (record.tid, record.range);
+        let (start, end) = self.reading.interval(&launch.head);
+        let loads = self.meets(launch.config) && end - start > LOADS_NS;
+        let called = Called::Config(launch.config);
+        let is_captured = launch.head.flags & flags::CAPTURED != 0;
+        if is_captured || launch.result != 0 {
+            let cause = if is_captured { IdleCause::Capturing } else { IdleCause::Launching };
+            return self.called(&ObservedCall { thread, start, end, cause, called, bytes: 0, range });
+        }
+        let place = self.reading.config_places.get(launch.config);
+        let config = place.map(|place| &self.reading.configs[place]);
+        let of_kernel = config.and_then(|config| config.device);
+        self.launch(
+            &LaunchCall {
+                what: Launched::Config(place),
+                device: self.reading.device_of_launch(of_kernel, launch.stream),
+                kernel: config.map(|config| config.kernel),
+                collective: config.is_some_and(|config| config.collective),
+                stream: launch.stream,
+                thread,
+                range,
+                start,
+                end,
+                loads,
+                called,
+                is_recorded: launch.head.flags & flags::NO_CALL == 0,
+            },
+            launch.head.start,
+        );
+    }
+
+    fn graph_launch(&mut self, record: &Record, launch: &GraphLaunch) {
+        let (start, end) = self.reading.interval(&launch.head);
+        let place = self.reading.graph_places.get(launch.graph);
+        let graph = place.map(|place| &self.reading.graphs[place]);
+        let of_kernels = graph.and_then(|graph| graph.device);
+        self.launch(
+            &LaunchCall {
+                what: Launched::Graph(place),
+                device: self.reading.device_of_launch(of_kernels, launch.stream),
+                kernel: graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel),
+                collective: false,
+                stream: launch.stream,
+                thread: record.tid,
+                range: record.range,
+                start,
+                end,
+                loads: false,
+                called: Called::Graph(launch.graph),
+                is_recorded: true,
+            },
+            launch.head.start,
+        );
+    }
+
+    fn range_change(&mut self, record: &Record, change: &RangeChange) {
+        self.open_ranges.change(record.tid, change, 0, &mut self.range_places, &mut self.ranges);
+        let is_process_wide = change.head.flags & flags::PROCESS_WIDE != 0;
+        if !is_process_wide && change.instance != 0 {
+            self.collectives.called(record.tid, change.changed, change.instance);
+        }
+        let Some(observer) = &mut self.observer else { return };
+        let at = self.reading.process.clock.ns_since_start(change.head.start);
+        observer.range(record.tid, at, record.range);
+        if is_process_wide {
+            let begins = change.head.flags & flags::RANGE_BEGUN != 0;
+            observer.process_range(at, change.changed, change.instance, begins);
         }
     }
 
@@ -334,67 +338,29 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         });
     }
 
-    fn launch(&mut self, call: LaunchCall, ticks: u64) {
-        let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
+    /// Counts a launch and places its work on the device, for the time that was measured at these
+    /// ticks or is known of others. Where the work has records of its own, they place it.
+    fn launch(&mut self, call: &LaunchCall, ticks: u64) {
         if call.is_recorded {
-            self.launching = call.thread;
-            self.called(&ObservedCall {
-                thread: call.thread,
-                start: call.start,
-                end: call.end,
-                cause,
-                called: call.called,
-                bytes: 0,
-                range: call.range,
-            });
+            self.launch_called(call);
         }
         let counts = self.reading.counts_at(call.start as f64);
         if counts {
-            let launches = self.phase(call.start).devices.entry(call.device).or_default();
-            launches.all += 1;
-            match (call.called, call.kernel) {
-                (Called::Graph(graph), _) => *launches.graphs.entry(graph).or_default() += 1,
-                (_, Some(kernel)) => {
-                    if launches.kernels.len() <= kernel {
-                        launches.kernels.resize(kernel + 1, 0);
-                    }
-                    launches.kernels[kernel] += 1;
-                }
-                _ => {}
-            }
+            self.count_launch(call);
         }
         let part = self.part(call.start);
         let sample = self.reading.sampled.at(ticks, &mut self.samples);
-        if let (true, Some(kernel)) = (call.collective, call.kernel) {
-            let symbol = self.reading.part.kernels.symbol_and_launch(kernel).0;
-            let launch = CollectiveLaunch {
-                symbol: 0,
-                start_ns: call.start,
-                ns: sample.map(|sample| sample.ns),
-                exchanges: 0,
-            };
-            self.collectives.launched(call.thread, (call.device, call.stream), symbol, launch, counts);
-        }
+        self.collective_launched(call, sample, counts);
         let cost = self.costs.times.get(call.what).copied().flatten();
         let Some(device) = self.devices.get_mut(&call.device) else { return };
-        device.timed += u64::from(counts && cost.is_some_and(|cost| cost.own));
-        if let Some(count) = device.counts.get_mut(call.what) {
-            *count += u64::from(counts);
-        }
-        if let (Launched::Config(_), Some(kernel), true) = (call.what, call.kernel, counts) {
-            device.launched.launched(kernel, call.start);
+        if counts {
+            device.count(call, cost);
         }
         if self.reading.is_placed {
-            return; // its records say when it ran
+            return;
         }
         if let Some(sample) = sample {
-            device.model.each(|timeline| match sample.idle {
-                true => timeline.empty_at(Some(call.stream), call.start),
-                // Before a collective, the stream is told to wait for the kernels whose results it
-                // sends: it has something to do, and runs nothing.
-                false if call.collective => {}
-                false => timeline.busy_at(call.stream, call.start),
-            });
+            device.see_stream(call, sample);
         }
         let taken = match (sample, cost) {
             (Some(sample), _) => [sample.ns; 3],
@@ -423,11 +389,53 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         };
         device.model.queue(work, taken);
         if what != Work::Unknown {
-            for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
-                let times = self.range_times.entry(range).or_default();
-                times.gpu_ns.iter_mut().zip(taken).for_each(|(sum, taken)| *sum = sum.saturating_add(taken));
-                times.timed += 1;
+            self.charge_ranges(&work, taken);
+        }
+    }
+
+    /// Passes on the host's side of a launch.
+    fn launch_called(&mut self, call: &LaunchCall) {
+        let &LaunchCall { thread, start, end, called, range, .. } = call;
+        let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
+        self.launching = thread;
+        self.called(&ObservedCall { thread, start, end, cause, called, bytes: 0, range });
+    }
+
+    /// Counts a launch in its phase.
+    fn count_launch(&mut self, call: &LaunchCall) {
+        let launches = self.phase(call.start).devices.entry(call.device).or_default();
+        launches.all += 1;
+        match (call.called, call.kernel) {
+            (Called::Graph(graph), _) => *launches.graphs.entry(graph).or_default() += 1,
+            (_, Some(kernel)) => {
+                if launches.kernels.len() <= kernel {
+                    launches.kernels.resize(kernel + 1, 0);
+                }
+                launches.kernels[kernel] += 1;
             }
+            _ => {}
+        }
+    }
+
+    /// Adds a launch of a collective to its series.
+    fn collective_launched(&mut self, call: &LaunchCall, sample: Option<Sample>, counts: bool) {
+        let (true, Some(kernel)) = (call.collective, call.kernel) else { return };
+        let symbol = self.reading.part.kernels.symbol_and_launch(kernel).0;
+        let launch = CollectiveLaunch {
+            symbol: 0,
+            start_ns: call.start,
+            ns: sample.map(|sample| sample.ns),
+            exchanges: 0,
+        };
+        self.collectives.launched(call.thread, (call.device, call.stream), symbol, launch, counts);
+    }
+
+    /// Adds the time of work, in each of the three models, to the ranges that it belongs to.
+    fn charge_ranges(&mut self, work: &NewWork, taken: [u64; 3]) {
+        for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
+            let times = self.range_times.entry(range).or_default();
+            times.gpu_ns.iter_mut().zip(taken).for_each(|(sum, taken)| *sum = sum.saturating_add(taken));
+            times.timed += u64::from(work.what != Work::Copy);
         }
     }
 
@@ -468,11 +476,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         };
         let Some(device) = self.devices.get_mut(&device) else { return };
         device.model.queue(work, [timing.raw_ns; 3]);
-        for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
-            let times = self.range_times.entry(range).or_default();
-            times.gpu_ns.iter_mut().for_each(|sum| *sum = sum.saturating_add(timing.raw_ns));
-            times.timed += u64::from(what != Work::Copy);
-        }
+        self.charge_ranges(&work, [timing.raw_ns; 3]);
     }
 
     fn call(&mut self, thread: u32, range: u32, call: &Call) {
@@ -697,6 +701,28 @@ impl Device {
             model.usual().observe();
         }
         Self { model, bandwidth, timed: 0, counts, launched: LaunchCounts::new(told) }
+    }
+
+    /// Counts a launch of what has this cost.
+    fn count(&mut self, call: &LaunchCall, cost: Option<LaunchTimes>) {
+        self.timed += u64::from(cost.is_some_and(|cost| cost.own));
+        if let Some(count) = self.counts.get_mut(call.what) {
+            *count += 1;
+        }
+        if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
+            self.launched.launched(kernel, call.start);
+        }
+    }
+
+    /// Corrects the time lines by what a timed launch found its stream doing.
+    fn see_stream(&mut self, call: &LaunchCall, sample: Sample) {
+        self.model.each(|timeline| match sample.idle {
+            true => timeline.empty_at(Some(call.stream), call.start),
+            // Before a collective, the stream is told to wait for the kernels whose results it
+            // sends: it has something to do, and runs nothing.
+            false if call.collective => {}
+            false => timeline.busy_at(call.stream, call.start),
+        });
     }
 
     /// GPU time of all launches whose time is known.

@@ -5,7 +5,7 @@
 
 use super::Limits;
 use super::figure::{Figure, text};
-use apex_ordered::Order;
+use apex_ordered::{Gather, Order};
 use apex_profile::{
     Account, CallStack, Frame, HostFrame, HostProfile, HostStack, Profile, SiteTotals, StackCount, total,
 };
@@ -190,7 +190,7 @@ impl Idle {
 
     fn of_host(profile: &Profile, host: &HostProfile, nodes: usize) -> Self {
         let (mut root, mut samples) = (Branch::default(), 0_u64);
-        let processes: BTreeSet<u32> = host.threads.iter().map(|thread| thread.pid).collect();
+        let processes: BTreeSet<u32> = host.threads.iter().map(|thread| thread.pid).gathered();
         let other = |name: String| (Kind::Other, name, None);
         for one in &host.stacks {
             samples = samples.saturating_add(one.samples);

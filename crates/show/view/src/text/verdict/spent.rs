@@ -1,5 +1,6 @@
 //! The sentence of where the time went: waiting, copies, idle time and its reason, or kernels.
 
+use apex_ordered::Gather;
 use std::collections::BTreeSet;
 
 use apex_advice::rules::Rule;
@@ -226,7 +227,7 @@ fn waits_for_host(job: &Profile) -> &'static str {
 /// How many devices have accounts.
 fn gpus(job: &Profile) -> usize {
     let used = job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
-    used.map(|activity| activity.device).collect::<BTreeSet<_>>().len()
+    used.map(|activity| activity.device).gathered::<BTreeSet<_>>().len()
 }
 
 /// The cause of the idle time by a finding, and the share that it explains: what samples of the
