@@ -131,19 +131,22 @@ fn corner(given: &[i32]) -> Result<[i16; MAX_INNER]> {
     Ok(std::array::from_fn(|axis| given.get(axis).map_or(0, |number| *number as i16)))
 }
 
-/// Bytes of an element, and the bits of the NaN that may stand for those outside.
+/// What may stand for floats outside a tensor, in each 16 bits: a NaN in all types.
+const NANS: u32 = 0x7ff7_7ff7;
+
+/// Bytes of an element, and the bits that may stand for those outside.
 fn element(data_type: CUtensorMapDataType) -> Result<(u32, u32)> {
     Ok(match data_type {
         CU_TENSOR_MAP_DATA_TYPE_UINT8 => (1, 0),
         CU_TENSOR_MAP_DATA_TYPE_UINT16 => (2, 0),
         CU_TENSOR_MAP_DATA_TYPE_UINT32 | CU_TENSOR_MAP_DATA_TYPE_INT32 => (4, 0),
         CU_TENSOR_MAP_DATA_TYPE_UINT64 | CU_TENSOR_MAP_DATA_TYPE_INT64 => (8, 0),
-        CU_TENSOR_MAP_DATA_TYPE_FLOAT16 | CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 => (2, 0x7fff),
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT16 | CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 => (2, NANS),
         CU_TENSOR_MAP_DATA_TYPE_FLOAT32
         | CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ
         | CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
-        | CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => (4, 0x7fff_ffff),
-        CU_TENSOR_MAP_DATA_TYPE_FLOAT64 => (8, 0),
+        | CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => (4, NANS),
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT64 => (8, NANS),
         _ => return fail(CUDA_ERROR_NOT_SUPPORTED),
     })
 }
@@ -154,8 +157,7 @@ fn check(map: &TensorMap) -> Result {
         return fail(CUDA_ERROR_NOT_SUPPORTED);
     }
     let dimensions = map.rank as usize;
-    let along = if map.pixels.is_some() { 1 } else { map.steps[0].max(1) };
-    let line = u64::from(map.spans[0].div_ceil(along)) * u64::from(map.element_bytes);
+    let line = u64::from(map.spans[0]) * u64::from(map.element_bytes);
     let most_pixels = if map.pixels.is_some() { 1024 } else { 256 };
     let most = if map.swizzle == 0 { u64::MAX } else { 16 << map.swizzle };
     let sound = map.address.is_multiple_of(16)

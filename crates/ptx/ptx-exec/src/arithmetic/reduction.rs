@@ -5,7 +5,7 @@ use ptx::ScalarType;
 use ptx::instruction::Atomic;
 
 use crate::arithmetic::half_numbers::{add_bf16, add_f16, least_bf16, least_f16, most_bf16, most_f16};
-use crate::arithmetic::numbers::add_f32_flushed;
+use crate::arithmetic::numbers::add_f32;
 
 /// From the old element and the one that arrives to the new one.
 pub(crate) type Combine = fn(u64, u64) -> u64;
@@ -18,7 +18,8 @@ pub(crate) fn of(operation: Atomic, ty: ScalarType) -> Option<(usize, Combine)> 
         (Add, U32 | S32 | U64 | S64) => u64::wrapping_add,
         (Add, F16) => |old, new| add_f16(old as u16, new as u16).into(),
         (Add, Bf16) => |old, new| add_bf16(old as u16, new as u16).into(),
-        (Add, F32) => |old, new| add_f32_flushed(old as u32, new as u32).into(),
+        // Unlike those of `red`, subnormal numbers are kept, as an H200 does.
+        (Add, F32) => |old, new| add_f32(old as u32, new as u32).into(),
         (Add, F64) => |old, new| (f64::from_bits(old) + f64::from_bits(new)).to_bits(),
         (Minimum, U32 | U64) => u64::min,
         (Maximum, U32 | U64) => u64::max,

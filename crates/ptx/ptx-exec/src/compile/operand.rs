@@ -5,13 +5,13 @@ use ptx::body::{Indexed, Operand, RegisterId, SpecialRegister, Symbol, component
 use ptx::{Constant, ScalarType};
 
 use crate::arithmetic::soft;
-use crate::code::{Input, Op};
+use crate::code::{ClusterInput, Input, Op};
 use crate::compile::frame::SymbolPlace;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
 use crate::compile::special::{Special, special};
 use crate::operands::{Args, Class, Reg};
 use crate::program::function_address;
-use crate::registers::shapes::{binary, logic, ternary, unary};
+use crate::registers::shapes::{binary, compare, logic, ternary, unary};
 
 /// The components of a vector.
 const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
@@ -212,9 +212,11 @@ impl FunctionCompiler<'_> {
 
     fn predicate_source(&mut self, operand: &Operand) -> Decoded<Reg> {
         match *operand {
-            // There are no clusters but those that every block is by itself.
             Operand::Name(Symbol::Special(SpecialRegister::IsExplicitCluster)) => {
-                Ok(self.constant(Class::Predicate, 0))
+                let given = self.input(Class::Word, Input::Cluster(ClusterInput::IsGiven));
+                let (b, d) = (self.constant(Class::Word, 0), self.fresh(Class::Predicate));
+                self.lanes(compare(|a: u32, b: u32| a != b), Args { d, a: given, b, ..Args::EMPTY });
+                Ok(d)
             }
             Operand::Name(symbol) => self.predicate(symbol),
             Operand::Not(symbol) => {

@@ -72,6 +72,11 @@ unsafe fn run(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed
 
 impl Copy {
     fn execute(self, spaces: &mut Spaces) -> Result<(), (u64, FaultKind, String)> {
+        let within = self.from.is_some_and(|from| spaces.is_shared(from)) && spaces.is_shared(self.to);
+        if within && spaces.is_alone() {
+            let text = "a GPU copies from shared to shared memory in launches of clusters alone".to_owned();
+            return Err((self.to, FaultKind::IllegalInstruction, text));
+        }
         for rank in spaces.ranks(self.ranks) {
             let own = |address| spaces.in_block(address, rank);
             let copy = Copy { to: own(self.to), mbarrier: self.mbarrier.map(own), ..self };

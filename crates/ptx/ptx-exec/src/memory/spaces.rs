@@ -661,6 +661,11 @@ impl<'a> Spaces<'a> {
         self.shared.holds(address, 1) || self.cluster.holds(address, 1)
     }
 
+    /// Whether the block is a cluster of its own.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.cluster.blocks <= 1
+    }
+
     /// The ranks of the blocks that a mask has, of those that there are; the only one without
     /// clusters, or the block that an address names where there is no mask.
     pub(crate) fn ranks(&self, mask: Option<u32>) -> Vec<Option<u64>> {

@@ -36,6 +36,12 @@ const CU_FLOAT16: u32 = 6;
 const CU_FLOAT32: u32 = 7;
 const CU_FLOAT64: u32 = 8;
 const CU_BFLOAT16: u32 = 9;
+const CU_TFLOAT32: u32 = 11;
+const CU_TFLOAT32_FTZ: u32 = 12;
+
+/// Bits of infinity in `.f32`, and the NaN of `.tf32`.
+const INFINITY: u32 = 0x7f80_0000;
+const NAN_OF_TF32: u32 = 0x7fff_e000;
 
 /// Offset of the word of a map that has the bytes of its box.
 pub(crate) const BOX_BYTES: i64 = 12;
@@ -89,7 +95,7 @@ pub struct TensorMap {
     pub data_type: u32,
     /// Dimensions.
     pub rank: u32,
-    /// Bits of the element that stands for those outside the tensor, up to 32: 0 or a NaN.
+    /// The bits, again and again, that stand for elements outside the tensor: 0 or those of NaNs.
     pub outside: u32,
     /// Permutation of shared memory: in lines of 32 (1), 64 (2) or 128 bytes (3), or none (0).
     pub swizzle: u32,
@@ -106,12 +112,14 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// Elements of the box along each dimension.
+    /// Elements of the box along each dimension. The step along the first one has no effect.
     fn counts(&self) -> [u64; MAX_RANK] {
         if self.pixels.is_some() {
             return self.spans.map(u64::from);
         }
-        std::array::from_fn(|axis| u64::from(self.spans[axis].div_ceil(self.steps[axis].max(1))))
+        let count =
+            |axis: usize| self.spans[axis].div_ceil(if axis == 0 { 1 } else { self.steps[axis].max(1) });
+        std::array::from_fn(|axis| u64::from(count(axis)))
     }
 
     /// Bytes of the box in shared memory.
@@ -222,6 +230,9 @@ impl TensorMap {
             CU_BFLOAT16 => Some(ScalarType::Bf16),
             _ => None,
         };
+        // An H200 traps on the others of this type.
+        let ordered = matches!(operation, Atomic::Minimum | Atomic::Maximum);
+        let ty = ty.filter(|ty| *ty != ScalarType::S64 || ordered);
         let combine = ty.and_then(|ty| reduction::of(operation, ty));
         let combine = combine.filter(|(size, _)| *size == self.element_bytes as usize);
         combine.ok_or_else(|| format!("tensors of the type {} have no such reduction", self.data_type))
@@ -230,6 +241,25 @@ impl TensorMap {
     /// Bytes of a line of the box.
     fn line_bytes(&self) -> u64 {
         self.counts()[0] * u64::from(self.element_bytes)
+    }
+
+    /// Bytes from a line of the box in shared memory to the next: with a swizzle, a line takes the
+    /// bytes that this permutes, even if it has fewer.
+    fn pitch(&self) -> u64 {
+        if self.swizzle == 0 { self.line_bytes() } else { UNIT << self.swizzle }
+    }
+
+    /// The bits that a copy makes of those of an element: `.tf32` rounds to nearest, with one NaN.
+    fn converted(&self, bits: u32) -> u32 {
+        match bits & 0x7fff_ffff {
+            magnitude
+                if !matches!(self.data_type, CU_TFLOAT32 | CU_TFLOAT32_FTZ) || magnitude == INFINITY =>
+            {
+                bits
+            }
+            magnitude if magnitude > INFINITY => NAN_OF_TF32,
+            _ => (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff,
+        }
     }
 
     /// Where shared memory has the byte whose address would be `address` without swizzle.
@@ -349,15 +379,35 @@ impl Copy {
     fn execute_once<const LOADS: bool>(self, map: &TensorMap, spaces: &mut Spaces) -> Copied {
         let bytes = map.box_bytes();
         let at = |(kind, text)| (self.shared, kind, text);
-        spaces.generic(self.shared, bytes.next_multiple_of(LINE), LOADS).map_err(at)?;
-        for (index, line) in self.lines(map).into_iter().enumerate() {
-            self.copy_line::<LOADS>(map, spaces, line, index as u64 * map.line_bytes())?;
+        self.check::<LOADS>(map)?;
+        let lines = self.lines(map);
+        let room = lines.len() as u64 * map.pitch();
+        spaces.generic(self.shared, room.next_multiple_of(LINE), LOADS).map_err(at)?;
+        for (index, line) in lines.into_iter().enumerate() {
+            self.copy_line::<LOADS>(map, spaces, line, index as u64 * map.pitch())?;
         }
         match self.mbarrier {
             None => Ok(()),
             Some(address) => mbarrier::complete(spaces, address, bytes as u32)
                 .map_err(|(kind, text)| (address, kind, text)),
         }
+    }
+
+    /// Refuses what an H200 traps on.
+    fn check<const LOADS: bool>(&self, map: &TensorMap) -> Copied {
+        let bytes = self.start[0] * i64::from(map.element_bytes);
+        let text = if bytes % UNIT as i64 != 0 {
+            format!(
+                "the first coordinate is {bytes} bytes from the start: a GPU takes multiples of {UNIT} alone"
+            )
+        } else if !LOADS && map.pixels.is_some() {
+            "GPUs trap on copies of pixels to global memory".to_owned()
+        } else if !LOADS && self.start.iter().any(|at| *at < 0) {
+            "GPUs trap on copies to global memory with a coordinate below 0".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err((self.shared, FaultKind::IllegalInstruction, text))
     }
 
     /// The places of the first elements of the box's lines, or of its pixels, in the tensor.
@@ -411,7 +461,7 @@ impl Copy {
         let size = u64::from(map.element_bytes);
         for x in 0..map.counts()[0] {
             let mut place = line;
-            place[0] += (x * u64::from(map.steps[0])) as i64;
+            place[0] += x as i64;
             let shared = map.swizzled(self.shared + offset + x * size);
             let global = map.element(place);
             if let Some(global) = global {
@@ -443,10 +493,14 @@ unsafe fn move_element<const LOADS: bool>(global: Option<u64>, shared: u64, map:
     // SAFETY: the caller's promise.
     unsafe {
         match (global, LOADS) {
+            (Some(global), true) if size == 4 => {
+                let bits = (global as *const u32).read_unaligned();
+                shared.cast::<u32>().write_unaligned(map.converted(bits));
+            }
             (Some(global), true) => std::ptr::copy(global as *const u8, shared, size),
             (Some(global), false) => std::ptr::copy(shared, global as *mut u8, size),
             (None, true) => {
-                let fill = u64::from(map.outside).to_le_bytes();
+                let fill = (u64::from(map.outside) << 32 | u64::from(map.outside)).to_le_bytes();
                 std::ptr::copy_nonoverlapping(fill.as_ptr(), shared, size);
             }
             (None, false) => {}

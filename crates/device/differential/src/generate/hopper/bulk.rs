@@ -61,7 +61,8 @@ fn load(kernel: &mut Kernel, random: &mut Random, cluster: u32, (copy, given): (
         1 if blocks > 1 => {
             Way::Multicast { rank: random.below(blocks), mask: 1 + random.below((1 << blocks) - 1) }
         }
-        2 => Way::Remote {
+        // Without a cluster a GPU traps.
+        2 if blocks > 1 => Way::Remote {
             further: random.below(blocks),
             operation: (random.below(2) == 0).then(|| *random.pick(&OPERATIONS)),
         },

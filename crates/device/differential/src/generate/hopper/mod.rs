@@ -130,7 +130,7 @@ fn declare_barriers(kernel: &mut Kernel, count: usize, arrivals: u32) {
 /// shows it by its results.
 const PATIENCE: u32 = 40_000_000;
 
-/// Waits for a phase of an mbarrier.
+/// Waits for a phase of an mbarrier; whether it came is a result.
 fn wait(kernel: &mut Kernel, random: &mut Random, bar: usize, parity: u32) {
     let how = *random.pick(&["", ".acquire.cta", ".acquire.cluster"]);
     let (test, hint) = match random.below(3) {
@@ -138,12 +138,14 @@ fn wait(kernel: &mut Kernel, random: &mut Random, bar: usize, parity: u32) {
         1 => ("try_wait", ", 0x100"),
         _ => ("try_wait", ", 100"),
     };
+    let word = kernel.register(32);
     kernel.line(format!(
         "{{\n.reg .b64 since, now;\n.reg .pred p, q;\nmov.u64 since, %clock64;\nwait:\nmbarrier.{test}.parity{how}.shared::cta.b64 \
          p, [bars+{}], {parity}{hint};\nmov.u64 now, %clock64;\nsub.u64 now, now, since;\nsetp.lt.and.u64 q, now, {PATIENCE}, \
-         !p;\n@q bra wait;\n}}",
+         !p;\n@q bra wait;\nselp.u32 {word}, 1, 0, p;\n}}",
         8 * bar
     ));
+    kernel.store(&format!("waited {bar}"), Values::B32, Rule::Exact, &word);
 }
 
 /// A number of bytes from 16 to `most`, a multiple of 16.

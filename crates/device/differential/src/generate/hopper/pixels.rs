@@ -1,9 +1,7 @@
-//! `cp.async.bulk.tensor` of pixels (`im2col`), in both directions.
+//! `cp.async.bulk.tensor` of pixels (`im2col`) into shared memory.
 
-use super::stores::store;
 use super::tensors::{BOX, bytes, load, values};
-use super::{POOL, declare_barriers, declare_pool, dump, fill, kernel, meet, preset, publish, wait};
-use crate::case::Rule;
+use super::{POOL, declare_barriers, declare_pool, dump, fill, kernel, meet, publish, wait};
 use crate::kernel::Kernel;
 use crate::random::Random;
 use crate::tensor::{Buffer, Element, Tensor};
@@ -14,7 +12,7 @@ fn images(random: &mut Random) -> Tensor {
     let (inner, swizzle) = (1 + random.below(3), random.below(4));
     let line = super::size(random, [256, 32, 64, 128][swizzle]).min(256 * element.bytes());
     let channels = line / element.bytes();
-    let pixels = 1 + random.below((BOX / line).min(40));
+    let pixels = 1 + random.below((BOX / [line, 32, 64, 128][swizzle]).min(40));
     let mut sizes = vec![1 + random.below(2 * channels) as u64];
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     for _ in 0..inner {
@@ -50,7 +48,10 @@ fn images(random: &mut Random) -> Tensor {
 /// The coordinates of the first pixel, which lies between the corners.
 fn coordinates(random: &mut Random, images: &Tensor) -> String {
     let Some([lower, upper]) = &images.corners else { unreachable!("images have corners") };
-    let mut at = vec![if random.once_in(3) { random.below(images.sizes[0] as usize) as i64 - 2 } else { 0 }];
+    // A multiple of 16 bytes.
+    let unit = 16 / images.element.bytes() as i64;
+    let channel = random.below(images.sizes[0] as usize) as i64 - unit;
+    let mut at = vec![if random.once_in(3) { channel.div_euclid(unit) * unit } else { 0 }];
     for (axis, (lower, upper)) in lower.iter().zip(upper).enumerate() {
         let count = images.sizes[axis + 1] as i64 + i64::from(upper - lower);
         let step = i64::from(images.steps[axis + 1]);
@@ -62,10 +63,6 @@ fn coordinates(random: &mut Random, images: &Tensor) -> String {
 
 pub(super) fn write(random: &mut Random) -> Kernel {
     let images = images(random);
-    if random.once_in(3) { writes(random, images) } else { reads(random, images) }
-}
-
-fn reads(random: &mut Random, images: Tensor) -> Kernel {
     let cluster = *random.pick(&[1, 1, 1, 2]);
     let (grid, block) = (cluster, 64);
     let mut kernel = kernel(grid, cluster, block);
@@ -87,30 +84,5 @@ fn reads(random: &mut Random, images: Tensor) -> Kernel {
     wait(&mut kernel, random, 0, 0);
     meet(&mut kernel, cluster);
     dump(&mut kernel, (grid, block), POOL / 8, "pool");
-    kernel
-}
-
-fn writes(random: &mut Random, images: Tensor) -> Kernel {
-    let block = 64;
-    let mut kernel = kernel(1, 1, block);
-    let values = values(images.element);
-    let rows = bytes(&images).next_multiple_of(16) / values.bytes();
-    declare_pool(&mut kernel, POOL / 2);
-    declare_barriers(&mut kernel, 1, 1);
-    fill(&mut kernel, block, POOL / 8, Some(values));
-    publish(&mut kernel);
-    let slot = kernel.slot("images", values, rows, Rule::AnyNan);
-    preset(&mut kernel, (block, values), slot, rows * values.bytes());
-    let images = Tensor { buffer: Buffer::Results, offset: slot, nan: false, ..images };
-    let map = kernel.tensor(images.clone());
-    let operations: &[&str] = match images.element {
-        Element::U32 => &["add", "min", "xor"],
-        Element::F16 => &["add", "max"],
-        _ => &[],
-    };
-    let from = 128 * random.below((POOL / 2 - BOX) / 128 + 1);
-    let at = coordinates(random, &images);
-    store(&mut kernel, random, (from, operations), &format!("{map}, {{{at}}}"), "im2col_no_offs");
-    kernel.line("@first cp.async.bulk.wait_group 0;");
     kernel
 }

@@ -1,4 +1,5 @@
-//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` of boxes to global memory.
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` of boxes to global memory. A GPU traps on
+//! coordinates below 0, and on pixels (`im2col_no_offs`).
 
 use super::tensors::{BOX, any, bytes, coordinates, place, values};
 use super::{POOL, declare_barriers, declare_pool, fill, kernel, preset, publish};
@@ -14,7 +15,7 @@ const ELEMENTS: [(Element, &[&str]); 10] = [
     (Element::U32, &["add", "min", "max", "inc", "dec", "and", "or", "xor"]),
     (Element::S32, &["add", "min", "max", "and", "or", "xor"]),
     (Element::U64, &["add", "min", "max", "and", "or", "xor"]),
-    (Element::S64, &["min", "max", "and", "or", "xor"]),
+    (Element::S64, &["min", "max"]),
     (Element::F16, &["add", "min", "max"]),
     (Element::Bf16, &["add", "min", "max"]),
     (Element::F32, &["add"]),
@@ -39,8 +40,8 @@ pub(super) fn write(random: &mut Random) -> Kernel {
     for copy in 0..1 + random.below(2) {
         let from = place(random, copy * POOL / 2, (copy + 1) * POOL / 2 - BOX + 128);
         let from = from.min((copy + 1) * POOL / 2 - BOX);
-        let at = coordinates(random, &tensor);
-        store(&mut kernel, random, (from, operations), &format!("{map}, {{{at}}}"), "tile");
+        let at = coordinates(random, &tensor, 0);
+        store(&mut kernel, random, (from, operations), &format!("{map}, {{{at}}}"));
         // The next one may reach the same elements.
         kernel.line("@first cp.async.bulk.wait_group 0;");
     }
@@ -48,15 +49,9 @@ pub(super) fn write(random: &mut Random) -> Kernel {
 }
 
 /// A copy or a reduction of what lies at `from` in the pool, in a group of its own.
-pub(super) fn store(
-    kernel: &mut Kernel,
-    random: &mut Random,
-    (from, operations): (usize, &[&str]),
-    to: &str,
-    mode: &str,
-) {
+fn store(kernel: &mut Kernel, random: &mut Random, (from, operations): (usize, &[&str]), to: &str) {
     let rank = to.matches(',').count();
-    let mode = if mode == "tile" && random.below(2) == 0 { String::new() } else { format!(".{mode}") };
+    let mode = *random.pick(&["", ".tile"]);
     let form = match operations {
         [_, ..] if random.below(3) > 0 => {
             let operation = *random.pick(operations);

@@ -47,7 +47,8 @@ pub(super) fn any(random: &mut Random, element: Element) -> Tensor {
     let line = super::size(random, [256, 32, 64, 128][swizzle]);
     let line = line.min(256 * element.bytes());
     let mut spans = vec![(line / element.bytes()) as u32];
-    let mut room = BOX / line;
+    // With a swizzle, a line takes all the bytes that this permutes.
+    let mut room = BOX / [line, 32, 64, 128][swizzle];
     for _ in 1..rank {
         let span = 1 + random.below(room.min(9));
         room = (room / span).max(1);
@@ -99,15 +100,18 @@ pub(super) fn bytes(tensor: &Tensor) -> usize {
     end as usize + tensor.sizes[0] as usize * tensor.element.bytes()
 }
 
-/// The coordinates of a box: inside, across a bound, and outside.
-pub(super) fn coordinates(random: &mut Random, tensor: &Tensor) -> String {
+/// The coordinates of a box, none of them below `least`: inside, across a bound, and outside. The
+/// first one is a multiple of 16 bytes; a GPU traps on others.
+pub(super) fn coordinates(random: &mut Random, tensor: &Tensor, least: i64) -> String {
     let along = |axis: usize, random: &mut Random| {
         let (span, size) = (i64::from(tensor.spans[axis]), tensor.sizes[axis] as i64);
-        match random.below(4) {
+        let at = match random.below(4) {
             0 => 0,
             1 => random.below(size as usize) as i64,
             _ => random.below((span + size) as usize) as i64 - span,
-        }
+        };
+        let unit = if axis == 0 { 16 / tensor.element.bytes() as i64 } else { 1 };
+        at.max(least).div_euclid(unit) * unit
     };
     let all: Vec<String> = (0..tensor.sizes.len()).map(|axis| along(axis, random).to_string()).collect();
     all.join(", ")
@@ -139,7 +143,7 @@ pub(super) fn write(random: &mut Random) -> Kernel {
     for copy in 0..copies {
         let place = place(random, copy * POOL / 2, (copy + 1) * POOL / 2 - BOX + 128);
         let to = place.min((copy + 1) * POOL / 2 - BOX);
-        let (at, bytes) = (coordinates(random, &tensor), tensor.box_bytes());
+        let (at, bytes) = (coordinates(random, &tensor, i64::MIN), tensor.box_bytes());
         load(&mut kernel, random, cluster, (copy, to, bytes), &format!("{map}, {{{at}}}"), "tile");
     }
     for copy in 0..copies {

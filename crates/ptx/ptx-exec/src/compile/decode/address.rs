@@ -81,6 +81,9 @@ fn is_space(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) 
     let result = compiler.predicate(*result)?;
     let source = compiler.source(source, ScalarType::U64)?;
     match space {
+        StateSpace::Shared if line.instruction.mnemonic.text().contains("::cluster") => {
+            in_cluster(compiler, result, source);
+        }
         StateSpace::Shared => inside(compiler, result, source, Input::SharedWindow, Input::SharedWindowEnd),
         StateSpace::Local => inside(compiler, result, source, Input::LocalWindow, Input::LocalWindowEnd),
         StateSpace::Param => inside(compiler, result, source, Input::ParamAddress(0), Input::ParamEnd),
@@ -112,6 +115,15 @@ fn between(compiler: &mut FunctionCompiler, d: Reg, address: Reg, start: Reg, en
     let below = compare(|a: u64, b: u64| a < b);
     let immediate = combine::AND;
     compiler.lanes(below, Args { d, a: address, b: end, c: from_start, immediate, ..Args::EMPTY });
+}
+
+/// Predicate `d`: whether the address lies in the shared memory of a block of the cluster.
+fn in_cluster(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
+    let [start, stride, blocks] = [ClusterInput::Window, ClusterInput::Stride, ClusterInput::Blocks]
+        .map(|which| of_cluster(compiler, which));
+    let bytes = long(compiler, binary(|a: u64, b: u64| a.wrapping_mul(b)), stride, blocks);
+    let end = long(compiler, binary(|a: u64, b: u64| a.wrapping_add(b)), start, bytes);
+    between(compiler, d, address, start, end);
 }
 
 /// Predicate `d`: whether the address lies in a constant variable of the module.

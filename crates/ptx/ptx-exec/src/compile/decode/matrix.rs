@@ -284,7 +284,7 @@ fn sparse(ty: ScalarType, selector: &Operand) -> Decoded<Sparse> {
     };
     match selector {
         Operand::Constant(ptx::Constant::Integer(selector @ 0..=1)) => {
-            Ok(Sparse { kept, selector: *selector as usize })
+            Ok(Sparse { kept, selector: *selector as usize, wide: bits(ty) >= 16 })
         }
         _ => invalid("the lanes that hold metadata have the number 0 or 1"),
     }
