@@ -33,7 +33,7 @@ pub const SPANS: [u64; 2] = [8, 64];
 
 /// Statements that bring a database from each version to the next.
 fn steps() -> [String; VERSION as usize] {
-    [first(), second(), third()]
+    [first(), second(), third(), fourth()]
 }
 
 /// Tenants, tokens, jobs, recordings, names, and sums of days and kernels.
@@ -104,8 +104,6 @@ fn second() -> String {
          CREATE INDEX holds_by_recording ON holds (job, recording);
          CREATE INDEX jobs_running ON jobs (tenant, id) WHERE running > 0;",
         columns.concat()
-    );
-    [first, second, third(), fourth()]
     )
 }
 
