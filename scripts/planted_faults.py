@@ -169,6 +169,60 @@ FAULTS = [
         "let saved = [R8, R9, R10, R11, R11];",
         "let saved = [R8; 5];",
     ),
+    (
+        "meetings: every third register stays where it is",
+        "generate/meet.rs",
+        "if self.unsaved[block].has(reg) {",
+        "if self.unsaved[block].has(reg) && reg.0 % 3 != 2 {",
+    ),
+    (
+        "meetings: what is live after one has no place there",
+        "liveness.rs",
+        "live.iter().for_each(|reg| cover(reg, moment + 1))",
+        "live.iter().for_each(|reg| cover(reg, moment))",
+    ),
+    (
+        "meetings: addresses known on entering are those of the next warp",
+        "generate/meet.rs",
+        "self.asm.add(R8, -((STRIPS * size_of::<u64>()) as i32));",
+        "self.asm.add(R8, 0);",
+    ),
+    (
+        "meetings: laps are noted for the next warp",
+        "generate/meet.rs",
+        "self.asm.add(RAX, -(STRIPS as i32 * loops * super::VECTOR));",
+        "self.asm.add(RAX, 0);",
+    ),
+    (
+        "meetings: a NaN that is not PTX's is exchanged",
+        "nans.rs",
+        "for reg in liveness.at_end(region, index).iter() {",
+        "for reg in liveness.at_end(region, index).iter().take(0) {",
+    ),
+    (
+        "shuffles: a lane takes the word of another strip",
+        "generate/meet.rs",
+        "mask | 1u8 << at);",
+        "mask | 1u8 << (at ^ 1));",
+    ),
+    (
+        "barriers: a warp that is elsewhere is taken for one that waits",
+        "generate/meet.rs",
+        "self.asm.store_number(RBX, at::APART, 1);\n        self.asm.bind(alike);",
+        "self.asm.store_number(RBX, at::APART, 0);\n        self.asm.bind(alike);",
+    ),
+    (
+        "branches of warps: who differs goes on with the others",
+        "generate/meet.rs",
+        "self.asm.jump_if(If::NotZero, held.refused);\n        self.asm.set(RAX, STRIPS as u32);",
+        "self.asm.jump_if(If::NotZero, falls_through);\n        self.asm.set(RAX, STRIPS as u32);",
+    ),
+    (
+        "local memory: that of the first eight lanes is everybody's",
+        "generate.rs",
+        "self.asm.set(RAX, 8 * size_of::<u64>() as u32);",
+        "self.asm.set(RAX, 0);",
+    ),
 ]
 
 

@@ -12,6 +12,8 @@ pub struct Frame {
     pub longs: *mut u64,
     /// Predicates, 32 bits for each place.
     pub predicates: *mut u32,
+    /// The starts of the memory of each of the 32 lanes, if the region accesses that.
+    pub lanes: *const u64,
 }
 
 /// The range of addresses in which a group of accesses is known to be allowed. The code adds
@@ -150,6 +152,8 @@ pub struct Context {
     /// Words to be stored, or that were loaded: those of each element follow each other. Longs take
     /// two rows.
     pub data: [[u32; 8]; 8],
+    /// The starts of the lanes' memory, where an access is to that.
+    pub lanes: [u64; 8],
     /// Where each strip stopped.
     pub stops: [Stop; STRIPS],
 }
@@ -174,6 +178,7 @@ pub(crate) mod at {
     pub(crate) const LAPS: i32 = offset_of!(Context, laps) as i32;
     pub(crate) const ADDRESS: i32 = offset_of!(Context, address) as i32;
     pub(crate) const DATA: i32 = offset_of!(Context, data) as i32;
+    pub(crate) const LANES: i32 = offset_of!(Context, lanes) as i32;
     pub(crate) const STOPS: i32 = offset_of!(Context, stops) as i32;
     /// In a stop.
     pub(crate) const MASKS: i32 = offset_of!(Stop, masks) as i32;

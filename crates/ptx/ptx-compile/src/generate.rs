@@ -23,9 +23,7 @@ use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
 use crate::liveness::{Home, Homes, Liveness, REGISTERS, Set, allocate};
 use crate::nans::{Nans, State};
-use crate::region::{
-    Block, Class, End, Guard, LaneLoop, Mask, Operation, Reg, Region, Register, Target,
-};
+use crate::region::{Block, Class, End, Guard, LaneLoop, Mask, Operation, Reg, Region, Register, Target};
 use crate::same::same_registers;
 use quick::{Kept, Version, quick_blocks};
 
@@ -111,8 +109,10 @@ mod stack {
     /// What the context had on entering.
     pub(super) const FRAMES: i32 = 80;
     pub(super) const LAPS: i32 = 88;
+    /// The starts of the memory of the strip's lanes.
+    pub(super) const LANES: i32 = 96;
     /// Place of vectors while a helper runs.
-    pub(super) const SAVED: i32 = 96;
+    pub(super) const SAVED: i32 = 112;
     /// The lanes of a gathered word.
     pub(super) const GATHERED: i32 = SAVED + 16 * 32;
     pub(super) const REST: i32 = GATHERED + 32;
@@ -216,6 +216,10 @@ impl<'r> Generator<'r> {
         if !self.groups.early.is_empty() {
             self.asm.add(R8, size_of::<u64>() as i32);
         }
+        if self.region.has_memory_of_lanes() {
+            self.asm.set(RAX, 8 * size_of::<u64>() as u32);
+            self.asm.add_to_memory(RSP, stack::LANES, RAX);
+        }
         self.asm.add(R12, 8 * 4);
         self.asm.add(R13, 8 * 8);
         self.asm.add(R14, 1);
@@ -286,6 +290,10 @@ impl<'r> Generator<'r> {
         self.asm.load(R12, RAX, 0);
         self.asm.load(R13, RAX, 8);
         self.asm.load(R14, RAX, 16);
+        if self.region.has_memory_of_lanes() {
+            self.asm.load(RAX, RAX, 24);
+            self.asm.store(RSP, stack::LANES, RAX);
+        }
     }
 
     /// Begins to count the backward jumps of a strip.
@@ -469,6 +477,13 @@ impl<'r> Generator<'r> {
         }
         if let Some(guard) = block.counted {
             self.count_lanes(guard, all);
+            if block.mask.is_none() {
+                let nobody = self.asm.label();
+                self.asm.test_zero(RAX);
+                self.asm.jump_if(If::Zero, nobody);
+                self.count(self.region.blocks.len() + index);
+                self.asm.bind(nobody);
+            }
         }
         match block.end {
             End::Jump(target) => self.go(index, target),

@@ -51,6 +51,7 @@ impl Groups {
         let Operation::Access(access) = &instruction.operation else { return };
         if let Some(&(group, true)) = self.of_access.last()
             && access.data.len() == 1
+            && !access.of_lane
             && matches!(access.address, Address::Indexed { .. })
             && !written.contains(&access.address.register())
             && !same.has(access.address.register())

@@ -3,7 +3,8 @@
 //! A [`Region`] is a part of a function: blocks of instructions, each with a
 //! [meaning](ptx_lower::Meaning) or an access to memory. [`Code::generate`] makes AVX2 code of it,
 //! which executes the region in *strips*: eight threads of a warp go through the whole region,
-//! loops included, then the next eight, so that what they compute stays in vector registers.
+//! loops included, then the next eight, so that what they compute stays in vector registers. Where
+//! lanes communicate, the strips of a warp wait for each other, with their registers in the frame.
 //! Registers come from the frames of warps and go back there; between, nobody needs to know that
 //! there was other code.
 //!
@@ -27,15 +28,17 @@
 //! 2. *Every access is checked*: it lies in a [`Window`] that the user has allowed, or the user
 //!    performs it.
 //! 3. *A strip stops before the effect* that the user refuses, with all live registers in the
-//!    frame. The other strips of its warp go on until they stop or end too, and later warps do not
-//!    begin.
+//!    frame. The other strips of its warp go on until they stop, meet or end too, and later warps do
+//!    not begin, or stay behind the barrier that they have passed last.
 //! 4. Memory that is executed is never writable.
 //!
 //! # Limits
 //!
-//! Code is not cached between processes. Regions have no `.f16` arithmetic, no `.ftz` (except in
-//! `ex2`), no divergent backward branches (except at the end of a loop of one block), and no warp
-//! instructions; the interpreter executes these. There is no code for AVX-512.
+//! Code is not cached between processes: making it again is as fast as reading it would be. Regions
+//! have no `.f16` arithmetic, no `.ftz` (except in `ex2`), and no divergent backward branches (except
+//! at the end of a loop of one block); the interpreter executes these. Of instructions by which lanes
+//! communicate, code knows shuffles by constants and barriers; the user executes the others, where
+//! all strips of a warp [meet](Meeting). There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -58,16 +61,15 @@ pub use generate::POWERS;
 pub use kind::supports;
 pub use region::{
     Access, Address, Block, Class, Element, End, Guard, Instruction, LATER, LaneLoop, Mask, Meeting,
-    Operation, Reg,
-    Region, Register, Target,
+    Operation, Reg, Region, Register, Target,
 };
 
 /// The machine code of a region.
 ///
 /// It counts, for all strips together: how often block `i` is executed, at `i`; how often the
-/// branch at its end is taken, at `blocks + i` (if the block has a [`Mask`], the number of threads
-/// that execute it); and at `2 * blocks` the threads that execute guarded instructions, plus those
-/// that blocks count at their ends.
+/// branch at its end is taken, by any thread, at `blocks + i` (if the block has a [`Mask`], the
+/// number of threads that execute it); and at `2 * blocks` the threads that execute guarded
+/// instructions, plus those that blocks count at their ends.
 pub struct Code {
     executable: Executable,
     bytes: Vec<u8>,
@@ -81,6 +83,7 @@ pub struct Code {
     /// Whether the code counts how often it executes the first block.
     counts_first: bool,
     has_meetings: bool,
+    has_memory_of_lanes: bool,
 }
 
 /// The places of words that a region reads otherwise than as the address of an early group. Where
@@ -175,6 +178,7 @@ impl Code {
             lane_loops: region.lane_loops(),
             counts_first: generate::is_entered_again(region),
             has_meetings: !region.meetings.is_empty(),
+            has_memory_of_lanes: region.has_memory_of_lanes(),
         })
     }
 
@@ -211,6 +215,11 @@ impl Code {
         STRIPS * self.lane_loops
     }
 
+    /// Whether frames have to tell where each lane's memory is.
+    pub fn has_memory_of_lanes(&self) -> bool {
+        self.has_memory_of_lanes
+    }
+
     /// The code, for disassemblers.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -226,7 +235,7 @@ impl Code {
     /// # Safety
     ///
     /// The CPU has what [`is_available`] looks for. Each frame has all places of the region's
-    /// registers, and nobody else accesses them. What a window allows may be accessed, as its group
+    /// registers, and where lanes' memory is if the code asks for it; nobody else accesses them. What a window allows may be accessed, as its group
     /// does, and `helper` may be called with `user`. `bases` has, for each of the groups of
     /// [`early`](Self::early) and each strip, zero or the host address of its least offset in the
     /// first thread: then the threads access consecutive words from there on, and all that the

@@ -109,6 +109,9 @@ pub struct Access {
     pub element: Element,
     /// Whether it stores.
     pub store: bool,
+    /// Whether each lane accesses memory of its own, whose start is added to the address:
+    /// [`Frame::lanes`](crate::Frame::lanes).
+    pub of_lane: bool,
 }
 
 impl Access {
@@ -353,6 +356,12 @@ impl Region {
             End::Meet { meeting, .. } => Some(&self.meetings[meeting as usize]),
             _ => None,
         }
+    }
+
+    /// Whether lanes access memory of their own.
+    pub(crate) fn has_memory_of_lanes(&self) -> bool {
+        let mut instructions = self.blocks.iter().flat_map(|block| &block.instructions);
+        instructions.any(|one| matches!(&one.operation, Operation::Access(access) if access.of_lane))
     }
 
     /// The number of loops that threads leave one by one.

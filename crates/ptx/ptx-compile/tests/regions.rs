@@ -268,7 +268,16 @@ fn access(random: &mut Random, site: u32) -> Access {
     };
     // Pairs are aligned where the index is even.
     let data = if data.len() == 2 && !matches!(address, Address::Long(_)) { vec![d] } else { data };
-    Access { site, key: u64::from(store), address, offset, data, element: Element::Word, store }
+    Access {
+        site,
+        key: u64::from(store),
+        address,
+        offset,
+        data,
+        element: Element::Word,
+        store,
+        of_lane: false,
+    }
 }
 
 /// An access to longs: loads from the array, stores to the thread's own.
@@ -288,6 +297,7 @@ fn access_to_longs(random: &mut Random, site: u32) -> Access {
         data: vec![long(random)],
         element: Element::Long,
         store,
+        of_lane: false,
     }
 }
 
@@ -308,7 +318,16 @@ fn access_to_narrow(random: &mut Random, site: u32) -> Access {
         ),
     };
     let element = Element::Narrow { bytes, signed };
-    Access { site, key: u64::from(store), address, offset, data: vec![word(random)], element, store }
+    Access {
+        site,
+        key: u64::from(store),
+        address,
+        offset,
+        data: vec![word(random)],
+        element,
+        store,
+        of_lane: false,
+    }
 }
 
 fn instructions(random: &mut Random, sites: &mut u32, lane_loop: Option<Reg>) -> Vec<Instruction> {
@@ -1092,6 +1111,7 @@ fn run(code: &Code, region: &Region, state: &mut State) -> usize {
             words: words[warp].as_mut_ptr().cast(),
             longs: longs[warp].as_mut_ptr().cast(),
             predicates: predicates[warp].as_mut_ptr(),
+            lanes: std::ptr::null(),
         });
     }
     let accesses =

@@ -37,6 +37,7 @@ fn load(guard: Option<Guard>) -> Instruction {
         data: vec![DATA],
         element: Element::Word,
         store: false,
+        of_lane: false,
     };
     Instruction { guard, operation: Operation::Access(access) }
 }
@@ -56,6 +57,7 @@ fn stops(blocks: Vec<Block>, words: &mut [[u32; 32]; 6], predicates: &mut [u32; 
         words: words.as_mut_ptr().cast(),
         longs: longs.as_mut_ptr(),
         predicates: predicates.as_mut_ptr(),
+        lanes: std::ptr::null(),
     };
     let mut windows = vec![Window::default(); code.groups().len()];
     let bases = vec![[0; ptx_compile::WARPS * STRIPS]; code.early().len()];

@@ -107,8 +107,11 @@ impl<'r> Generator<'r> {
     fn checked_access(&mut self, access: &'r Access, slots: Slots, first: bool, done: Label, slow: Label) {
         let distance = (access.offset - slots.least) as i32;
         let others = self.asm.label();
-        if first && slots.is_alone && access.data.len() == 1 {
+        if first && slots.is_alone && access.data.len() == 1 && !access.of_lane {
             return self.single_access(access, slots, [others, done, slow]);
+        }
+        if access.of_lane {
+            return self.access_of_lanes(access, slots, first, slow);
         }
         if first {
             self.find_mode(access, slots);
@@ -121,6 +124,23 @@ impl<'r> Generator<'r> {
             this.asm.bind(others);
             this.other_modes(access, slots, distance, done, slow);
         }));
+    }
+
+    /// An access to memory of the lanes: their addresses are never consecutive.
+    fn access_of_lanes(&mut self, access: &'r Access, slots: Slots, first: bool, slow: Label) {
+        if first {
+            let (found, unknown) = (self.asm.label(), self.asm.label());
+            self.find_scattered(access, slots, unknown);
+            self.asm.bind(found);
+            self.later.push(Box::new(move |this| {
+                this.asm.bind(unknown);
+                this.asm.store_number(RSP, slots.mode, Mode::UNKNOWN);
+                this.asm.jump(found);
+            }));
+        }
+        self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
+        self.asm.jump_if(If::NotZero, slow);
+        self.scattered(access, slots, (access.offset - slots.least) as i32);
     }
 
     /// An access of which no other needs to know where it is.
@@ -334,6 +354,12 @@ impl<'r> Generator<'r> {
         self.asm.jump(found);
 
         self.asm.bind(scattered);
+        self.find_scattered(access, slots, unknown);
+        self.asm.jump(found);
+    }
+
+    /// Checks the addresses of all threads, and keeps them.
+    fn find_scattered(&mut self, access: &Access, slots: Slots, unknown: Label) {
         for half in 0..2 {
             self.forbidden_half(access.address, half, slots);
             self.asm.two(op::MOVMSKPD, RCX.0, Rm::Ymm(C));
@@ -341,14 +367,22 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, unknown);
             self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
             self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
-            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
             let low_bits =
                 self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
             self.asm.two(op::PTEST, A, low_bits);
             self.asm.jump_if(If::NotZero, unknown);
+            self.add_lanes(access, half);
+            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
         }
         self.asm.store_number(RSP, slots.mode, Mode::SCATTERED);
-        self.asm.jump(found);
+    }
+
+    /// Adds the starts of the lanes' memory to four addresses in `A`, if the access is to that.
+    fn add_lanes(&mut self, access: &Access, half: usize) {
+        if access.of_lane {
+            self.asm.load(RAX, RSP, stack::LANES);
+            self.asm.vector(op::PADDQ, A, A, Rm::Memory(RAX, half as i32 * VECTOR));
+        }
     }
 
     /// Four addresses, as they are compared with the window, in `A`.
@@ -378,6 +412,12 @@ impl<'r> Generator<'r> {
         }
         self.asm.compare_in_memory(RSP, slots.mode, Mode::SCATTERED as i32);
         self.asm.jump_if(If::NotZero, slow);
+        self.scattered(access, slots, distance);
+        self.asm.jump(done);
+    }
+
+    /// An access whose addresses are on the stack.
+    fn scattered(&mut self, access: &Access, slots: Slots, distance: i32) {
         for (element, &reg) in access.data.iter().enumerate() {
             let distance = distance + access.element.bytes() as i32 * element as i32;
             match (access.store, access.element) {
@@ -390,7 +430,6 @@ impl<'r> Generator<'r> {
                 (false, Element::Long) => self.gather_longs(reg, slots, distance),
             }
         }
-        self.asm.jump(done);
     }
 
     /// Leaves the addresses of a half in `A`, and in the sign bits of `C` which of them the window
@@ -416,12 +455,13 @@ impl<'r> Generator<'r> {
             self.asm.jump_if(If::NotZero, slow);
             self.asm.two(op::PBROADCASTQ, C, Rm::Memory(RBP, slots.window + 24));
             self.asm.vector(op::PADDQ, A, A, Rm::Ymm(C));
-            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
-            self.asm.vector(op::PAND, A, A, Rm::Ymm(B));
+            self.asm.vector(op::PAND, C, A, Rm::Ymm(B));
             let low_bits =
                 self.asm.constant(std::array::from_fn(|lane| (slots.bytes - 1) * (1 - lane as u32 % 2)));
-            self.asm.two(op::PTEST, A, low_bits);
+            self.asm.two(op::PTEST, C, low_bits);
             self.asm.jump_if(If::NotZero, slow);
+            self.add_lanes(access, half);
+            self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RSP, slots.addresses + half as i32 * VECTOR));
         }
         for (element, &reg) in access.data.iter().enumerate() {
             let distance =
@@ -554,6 +594,13 @@ impl<'r> Generator<'r> {
         for half in 0..self.halves(address) {
             let from = self.reg(address, half, A);
             self.asm.two(op::MOVUPS_STORE, from, Rm::Memory(RBX, at::ADDRESS + half as i32 * VECTOR));
+        }
+        if access.of_lane {
+            self.asm.load(RAX, RSP, stack::LANES);
+            for half in [0, VECTOR] {
+                self.asm.two(op::MOVUPS_LOAD, A, Rm::Memory(RAX, half));
+                self.asm.two(op::MOVUPS_STORE, A, Rm::Memory(RBX, at::LANES + half));
+            }
         }
         let rows = if access.element == Element::Long { 2 } else { 1 };
         let halves: Vec<(Reg, usize, Rm)> = (0..access.data.len() * rows)

@@ -95,6 +95,7 @@ impl<'r> Generator<'r> {
         let same = self.same.has(access.address.register());
         match guard {
             Some(_) => None,
+            None if access.of_lane => None,
             None if same => (!self.groups.all[group].store).then_some(Way::Same),
             None => (access.data.len() == 1).then_some(Way::Consecutive),
         }

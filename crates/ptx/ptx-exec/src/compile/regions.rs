@@ -7,8 +7,8 @@
 //! its branches lead forward. Ranges are shortened until these conditions hold.
 //!
 //! Steps by which lanes communicate are [meetings](Meeting). Regions are looked for twice: barriers
-//! are in those that all warps of a block enter together. In a region with meetings, branches
-//! outside of loops may part warps: those that lead over other meetings are meetings themselves.
+//! are in those that all warps of a block enter together. Branches outside of loops that lead over
+//! other meetings are meetings themselves, at which warps may part.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,9 +33,6 @@ const FEWEST: usize = 4;
 
 /// Most steps of a region.
 const MOST: usize = 2048;
-
-/// Most steps that some threads go past outside of loops.
-const PASSED: usize = 24;
 
 /// Most steps of a function in which regions are looked for.
 const LONGEST: usize = 20_000;
@@ -327,7 +324,6 @@ impl Finder<'_> {
                     && data.len() <= most
                     && data.iter().all(|&reg| self.class(reg) == class)
                     && !args.synchronises
-                    && args.space != Space::Local
                     && matches!(args.kind, AccessKind::Load | AccessKind::Store)
                     && args.offset.abs() < 1 << 30
             }
@@ -409,7 +405,6 @@ impl Finder<'_> {
     /// compute.
     fn branches_beside(&self, start: usize, end: usize, others: &[Area]) -> Result<Branches, usize> {
         let (mut branches, mut at) = (Branches::default(), start);
-        let has_meetings = (start..end).any(|at| self.meets(at));
         while at < end {
             let diverges = self.jump(at).is_some()
                 && self.lane_loop(at, start).is_none()
@@ -418,12 +413,12 @@ impl Finder<'_> {
                 at += 1;
                 continue;
             }
-            match self.area(at, (start, end), has_meetings) {
+            match self.area(at, (start, end)) {
                 Some(area) => {
                     at = area.end;
                     branches.areas.push(area);
                 }
-                None if has_meetings && self.may_part_warps(at, (start, end)) => {
+                None if self.may_part_warps(at, (start, end)) => {
                     branches.parting.push(at);
                     at += 1;
                 }
@@ -433,18 +428,19 @@ impl Finder<'_> {
         Ok(branches)
     }
 
-    /// Whether a jump may part warps: it leads forward, and is in no loop, which would stop again and
-    /// again if its threads go different ways.
+    /// Whether a jump may part warps: it leads forward over a meeting, and is in no loop, which would
+    /// stop again and again if its threads go different ways.
     fn may_part_warps(&self, at: usize, (start, end): (usize, usize)) -> bool {
-        let is_around = |&(from, to): &(usize, usize)| (at..end).contains(&from) && (start..=at).contains(&to);
-        self.jump(at).is_some_and(|target| target > at) && !self.jumps.iter().any(is_around)
+        let is_around =
+            |&(from, to): &(usize, usize)| (at..end).contains(&from) && (start..=at).contains(&to);
+        let leads_over = |target: usize| (at + 1..target.min(end)).any(|step| self.meets(step));
+        self.jump(at).is_some_and(leads_over) && !self.jumps.iter().any(is_around)
     }
 
     /// The area that a branch begins; `None` if it leads back, or the area has loops, is entered
-    /// from elsewhere, has too many blocks, or meetings. There is none outside of loops either, unless
-    /// it is short and the range has meetings: cut there, the parts are shorter, but have no masks,
-    /// and most warps do not divide.
-    fn area(&self, branch: usize, (start, end): (usize, usize), has_meetings: bool) -> Option<Area> {
+    /// from elsewhere, has too many blocks, or meetings. There is none outside of loops either: cut
+    /// there, the parts are shorter, but have no masks, and most warps do not divide.
+    fn area(&self, branch: usize, (start, end): (usize, usize)) -> Option<Area> {
         let mut last = self.jump(branch)?;
         let mut starts = BTreeSet::from([branch + 1, last]);
         let mut at = branch + 1;
@@ -469,8 +465,7 @@ impl Finder<'_> {
             .jumps
             .iter()
             .any(|&(from, to)| (start..=branch).contains(&to) && (last..end).contains(&from));
-        let is_short = has_meetings && last - branch <= PASSED;
-        (fits && (is_repeated || is_short) && !is_entered).then(|| Area {
+        (fits && is_repeated && !is_entered).then(|| Area {
             branch,
             starts: starts.into_iter().collect(),
             end: last,
@@ -973,7 +968,8 @@ impl<'f, 's> Builder<'f, 's> {
         let site = self.sites.len() as u32 - 1;
         let key = u64::from(base) << 2 | args.space as u64;
         let store = args.kind == AccessKind::Store;
-        Access { site, key, address, offset: args.offset, data, element, store }
+        let of_lane = args.space == Space::Local;
+        Access { site, key, address, offset: args.offset, data, element, store, of_lane }
     }
 
     fn finish(mut self, uniform: Vec<(Class, Reg)>) -> NativeRegion {

@@ -19,6 +19,8 @@
 //! 5. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but
 //!    the sign.
 
+use std::ops::Range;
+
 use crate::arithmetic::half::f32_to_f16;
 use crate::arithmetic::soft::{self, F64, Rounding};
 use crate::matrix::layout::Shape;
@@ -98,24 +100,34 @@ impl Format {
         if self == Format::F16 { 0x7fff } else { 0x7fff_ffff }
     }
 
+    /// Bits of the exponent.
+    fn width(self) -> u32 {
+        if self == Format::F16 { 5 } else { 8 }
+    }
+
     pub(super) fn unpack(self, bits: u32) -> Number {
-        let bits = bits >> self.padding();
-        let width = if self == Format::F16 { 5 } else { 8 };
-        let fraction = bits & ((1 << self.fraction()) - 1);
-        let field = bits >> self.fraction() & ((1 << width) - 1);
-        let negative = bits >> (self.fraction() + width) & 1 != 0;
-        let smallest = 1 - self.largest_exponent();
-        let (exponent, significand) = match (field, fraction) {
-            (0, 0) => (ZERO_EXPONENT, 0),
-            (0, _) => (smallest, fraction),
-            _ => (field as i32 + smallest - 1, fraction | 1 << self.fraction()),
-        };
-        let special = (field == (1 << width) - 1).then_some(match (fraction, negative) {
-            (0, false) => f64::INFINITY,
-            (0, true) => f64::NEG_INFINITY,
+        let Parts { significand, sign, exponent, special } = self.parts(bits);
+        let special = (special != 0).then_some(match (significand == 1 << self.fraction(), sign == 0) {
+            (true, true) => f64::INFINITY,
+            (true, false) => f64::NEG_INFINITY,
             _ => f64::NAN,
         });
-        Number { negative, exponent, significand, special }
+        Number { negative: sign != 0, exponent, significand, special }
+    }
+
+    /// The parts of a number, without branches, so that loops over numbers vectorise.
+    #[inline(always)]
+    fn parts(self, bits: u32) -> Parts {
+        let bits = bits >> self.padding();
+        let most = (1 << self.width()) - 1;
+        let fraction = bits & ((1 << self.fraction()) - 1);
+        let field = bits >> self.fraction() & most;
+        let sign = -((bits >> (self.fraction() + self.width()) & 1) as i32);
+        let smallest = 1 - self.largest_exponent();
+        let subnormal = if fraction == 0 { ZERO_EXPONENT } else { smallest };
+        let exponent = if field == 0 { subnormal } else { field as i32 + smallest - 1 };
+        let significand = fraction | u32::from(field != 0) << self.fraction();
+        Parts { significand, sign, exponent, special: u32::from(field == most) }
     }
 
     /// `sum * 2^exponent`, rounded to nearest even (`.f16`) or towards zero.
@@ -156,6 +168,15 @@ impl Format {
     }
 }
 
+/// A number in parts that vectors have: the significand, all bits set for a negative one, the
+/// exponent, and whether it is not finite.
+struct Parts {
+    significand: u32,
+    sign: i32,
+    exponent: i32,
+    special: u32,
+}
+
 /// A number taken apart: `±significand * 2^(exponent - fraction bits)`, or one that is not finite.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
@@ -183,21 +204,20 @@ struct Row {
 }
 
 impl Row {
+    #[inline(always)]
     fn new(format: Format, elements: &[u32]) -> Row {
-        let mut row = Row {
-            significands: [0; MOST_TERMS],
-            signs: [0; MOST_TERMS],
-            exponents: [0; MOST_TERMS],
-            finite: true,
-        };
-        for (index, &bits) in elements.iter().enumerate() {
-            let number = format.unpack(bits);
-            row.significands[index] = number.significand;
-            row.signs[index] = -i32::from(number.negative);
-            row.exponents[index] = number.exponent;
-            row.finite &= number.special.is_none();
+        let mut bits = [0; MOST_TERMS];
+        bits[..elements.len()].copy_from_slice(elements);
+        let (mut significands, mut signs) = ([0; MOST_TERMS], [0; MOST_TERMS]);
+        let (mut exponents, mut special) = ([0; MOST_TERMS], 0);
+        for index in 0..MOST_TERMS {
+            let parts = format.parts(bits[index]);
+            significands[index] = parts.significand;
+            signs[index] = parts.sign;
+            exponents[index] = parts.exponent;
+            special |= parts.special;
         }
-        row
+        Row { significands, signs, exponents, finite: special == 0 }
     }
 }
 
@@ -214,6 +234,7 @@ struct Columns {
 }
 
 impl Columns {
+    #[inline(always)]
     fn new<'e>(format: Format, columns: impl Iterator<Item = &'e [u32]>) -> Columns {
         let mut all = Columns {
             significands: [[0; WIDE]; MOST_TERMS],
@@ -222,13 +243,13 @@ impl Columns {
             finite: [true; WIDE],
         };
         for (column, elements) in columns.enumerate() {
-            for (index, &bits) in elements.iter().enumerate() {
-                let number = format.unpack(bits);
-                all.significands[index][column] = number.significand;
-                all.signs[index][column] = -i32::from(number.negative);
-                all.exponents[index][column] = number.exponent;
-                all.finite[column] &= number.special.is_none();
+            let line = Row::new(format, elements);
+            for index in 0..elements.len() {
+                all.significands[index][column] = line.significands[index];
+                all.signs[index][column] = line.signs[index];
+                all.exponents[index][column] = line.exponents[index];
             }
+            all.finite[column] = line.finite;
         }
         all
     }
@@ -269,33 +290,45 @@ impl Float {
         d.not_finite(sum)
     }
 
-    /// One step: `cells`, which are `from`, become `to`. The lines of the factors are those of the
-    /// step's terms.
+    /// One step: `cells`, which are `from`, become `to`. Of the lines of the factors it takes these
+    /// terms.
     #[inline(always)]
-    fn step(&self, a: &[&[u32]], b: &[&[u32]], cells: &mut [u32], (from, to): (Format, Format)) {
-        let rows: Vec<Row> = a.iter().map(|line| Row::new(self.factor, line)).collect();
-        for (block, b_lines) in b.chunks(WIDE).enumerate() {
-            let columns = Columns::new(self.factor, b_lines.iter().copied());
-            for (index, row) in rows.iter().enumerate() {
-                let first = index * b.len() + block * WIDE;
-                let cells = &mut cells[first..first + b_lines.len()];
-                let mut largest = [ZERO_EXPONENT; WIDE];
-                let mut addends = [from.unpack(0); WIDE];
-                for (column, &cell) in cells.iter().enumerate() {
-                    addends[column] = from.unpack(cell);
-                    largest[column] = addends[column].exponent;
+    fn step(
+        &self,
+        shape: Shape,
+        (a, b): (&[u32], &[u32]),
+        terms: Range<usize>,
+        cells: &mut [u32],
+        (from, to): (Format, Format),
+    ) {
+        for (block, b_lines) in b.chunks(WIDE * shape.k).enumerate() {
+            let columns = Columns::new(self.factor, lines(b_lines, shape.k).map(|line| &line[terms.clone()]));
+            for (index, a_line) in lines(a, shape.k).enumerate() {
+                let a_line = &a_line[terms.clone()];
+                let row = Row::new(self.factor, a_line);
+                let first = index * shape.n + block * WIDE;
+                let cells = &mut cells[first..first + b_lines.len() / shape.k];
+                let mut bits = [0; WIDE];
+                bits[..cells.len()].copy_from_slice(cells);
+                let addends = bits.map(|bits| from.parts(bits));
+                let mut largest: [i32; WIDE] = std::array::from_fn(|column| addends[column].exponent);
+                let sums = self.sums(&row, &columns, terms.len(), &mut largest);
+                let mut totals = [0f64; WIDE];
+                for (column, c) in addends.iter().enumerate() {
+                    let shift = (largest[column] - c.exponent).min(31);
+                    let addend = (c.significand << (KEPT - from.fraction()) >> shift) as i32;
+                    totals[column] = f64::from(sums[column]) + f64::from((addend ^ c.sign) - c.sign);
                 }
-                let sums = self.sums(row, &columns, a[index].len(), &mut largest);
+                let packed = pack_all(to, &totals, &largest);
                 for (column, cell) in cells.iter_mut().enumerate() {
-                    let c = addends[column];
-                    if !(row.finite && columns.finite[column] && c.special.is_none()) {
-                        *cell = self.not_finite(a[index], b_lines[column], c, to);
-                        continue;
-                    }
-                    let shift = (largest[column] - c.exponent).min(63);
-                    let addend = i64::from(c.significand) << (KEPT - from.fraction()) >> shift;
-                    let sum = i64::from(sums[column]) + if c.negative { -addend } else { addend };
-                    *cell = to.pack(sum, largest[column] - KEPT as i32);
+                    let finite = row.finite && columns.finite[column] && addends[column].special == 0;
+                    *cell = match finite {
+                        true => packed[column],
+                        false => {
+                            let b_line = &b_lines[column * shape.k..][terms.clone()];
+                            self.not_finite(a_line, b_line, from.unpack(*cell), to)
+                        }
+                    };
                 }
             }
         }
@@ -310,15 +343,36 @@ impl Float {
         d.copy_from_slice(c);
         for first in (0..shape.k).step_by(self.terms) {
             let terms = first..(first + self.terms).min(shape.k);
-            let a: Vec<&[u32]> = lines(a, shape.k).map(|line| &line[terms.clone()]).collect();
-            let b: Vec<&[u32]> = lines(b, shape.k).map(|line| &line[terms.clone()]).collect();
-            self.step(&a, &b, d, (format, between));
+            self.step(shape, (a, b), terms, d, (format, between));
             format = between;
         }
         if self.d != between {
             d.iter_mut().for_each(|cell| *cell = f32_to_f16(f32::from_bits(*cell)).into());
         }
     }
+}
+
+/// The least normal number of `.f32`, and the first that is too large.
+const SINGLES: [f64; 2] = [f32::MIN_POSITIVE as f64, f64::from_bits((1023 + 128) << 52)];
+
+/// [`Format::pack`] of whole numbers, which count units of [`KEPT`] bits below the exponents. For
+/// `.f32` they are cut to 24 bits, which is exact but for what is subnormal then or too large.
+#[inline(always)]
+fn pack_all(to: Format, sums: &[f64; WIDE], exponents: &[i32; WIDE]) -> [u32; WIDE] {
+    let mut packed = [0; WIDE];
+    let mut is_exact = to == Format::F32;
+    for column in 0..WIDE {
+        let exponent = exponents[column] - KEPT as i32;
+        let cut = f64::from_bits(sums[column].to_bits() & !((1 << 29) - 1));
+        let scale = f64::from_bits(((exponent + 1023) as u64) << 52);
+        let magnitude = (cut * scale).abs();
+        is_exact &= (magnitude == 0.0) | (magnitude >= SINGLES[0]) & (magnitude < SINGLES[1]);
+        packed[column] = ((cut * scale) as f32).to_bits();
+    }
+    if is_exact {
+        return packed;
+    }
+    std::array::from_fn(|column| to.pack(sums[column] as i64, exponents[column] - KEPT as i32))
 }
 
 /// The lines of a matrix.

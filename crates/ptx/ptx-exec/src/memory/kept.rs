@@ -17,6 +17,8 @@ pub(crate) struct Kept {
     pub(crate) bases: Vec<Bases>,
     pub(crate) counters: Vec<u64>,
     pub(crate) laps: Vec<[u32; STRIP]>,
+    /// Where the local memory of each lane of the warps begins.
+    pub(crate) lanes: Vec<[u64; WARP]>,
 }
 
 impl Kept {

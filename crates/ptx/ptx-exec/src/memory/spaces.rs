@@ -650,6 +650,11 @@ impl<'a> Spaces<'a> {
         self.origin(space)
     }
 
+    /// Where the local memory of each lane begins, by that of a warp's first lane.
+    pub(crate) fn starts_of_lanes(&self, first: u64) -> [u64; WARP] {
+        std::array::from_fn(|lane| first + lane as u64 * self.local_bytes)
+    }
+
     /// Forgets the regions: device code has freed memory.
     pub(crate) fn forget(&mut self) {
         self.regions = [NOWHERE; REMEMBERED];

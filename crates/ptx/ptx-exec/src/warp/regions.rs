@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 
 use ptx_compile::{
-    Bases, Code, Context, Element, Frame, Group, LOOP, MEETING, Outcome, Register, STRIPS, Stop, WARPS, Window,
+    Bases, Code, Context, Element, Frame, Group, LOOP, MEETING, Outcome, Register, STRIPS, Stop, WARPS,
+    Window,
 };
 
 use crate::code::Op;
@@ -13,7 +14,7 @@ use crate::launch::Launch;
 use crate::memory::kept::Kept;
 use crate::memory::spaces::{Regular, Spaces};
 use crate::native::NativeRegion;
-use crate::operands::{AccessArgs, AccessKind, Class, Indexed, Reg};
+use crate::operands::{AccessArgs, AccessKind, Class, Indexed, Reg, Space};
 use crate::registers::lanes::{Lanes, WARP};
 use crate::registers::pattern::PARTS;
 use crate::warp::{Counts, Surroundings, exchange};
@@ -78,14 +79,21 @@ pub(crate) unsafe fn enter(
         words: std::ptr::null_mut(),
         longs: std::ptr::null_mut(),
         predicates: std::ptr::null_mut(),
+        lanes: std::ptr::null(),
     }; WARPS];
-    for (frame, lanes) in frames.iter_mut().zip(warps) {
-        *frame = Frame { words: lanes.words.cast(), longs: lanes.longs.cast(), predicates: lanes.predicates };
-    }
     let mut kept = around.spaces.take_kept(region_index, code, warps.len());
+    if code.has_memory_of_lanes() {
+        kept.lanes.clear();
+        kept.lanes.extend(warps.iter().map(|lanes| around.spaces.starts_of_lanes(lanes.local)));
+    }
+    for (index, (frame, lanes)) in frames.iter_mut().zip(warps).enumerate() {
+        let starts = kept.lanes.get(index).map_or(std::ptr::null(), |starts| starts.as_ptr());
+        let (words, longs) = (lanes.words.cast(), lanes.longs.cast());
+        *frame = Frame { words, longs, predicates: lanes.predicates, lanes: starts };
+    }
     // SAFETY: the caller's promise.
     unsafe { find_bases(region, code, warps, around, &mut kept.bases) };
-    let Kept { windows, bases, counters, laps } = &mut kept;
+    let Kept { windows, bases, counters, laps, .. } = &mut kept;
     let mut caller = Caller {
         launch: around.launch,
         spaces: &mut *around.spaces,
@@ -227,8 +235,10 @@ fn count(region: &NativeRegion, counters: &[u64], counts: &mut Counts) {
             counts.branches += if block.jumps { executed } else { 0 } / strips;
             continue;
         }
-        counts.thread_instructions += (executed * block.unguarded + taken) * STRIP as u64;
-        counts.branches += (taken + if block.jumps || block.divides { executed } else { 0 }) / strips;
+        // The threads that take a branch which others do not take are counted one by one.
+        let of_all = if block.divides { 0 } else { taken };
+        counts.thread_instructions += (executed * block.unguarded + of_all) * STRIP as u64;
+        counts.branches += (taken + if block.jumps { executed } else { 0 }) / strips;
     }
     counts.thread_instructions += counters[2 * blocks];
 }
@@ -410,11 +420,20 @@ impl Caller<'_, '_> {
         let Op::Access { args, .. } = &code.steps[site.step as usize].op else { return None };
         let group = self.code.groups()[self.code.group_of()[number]];
         let store = args.kind == AccessKind::Store;
+        self.spaces.warp_local = self.warps[context.warp as usize].local;
         // SAFETY: the frame has the registers of the address.
-        let (addresses, bias) = unsafe { self.addresses(args, context) };
+        let (mut addresses, bias) = unsafe { self.addresses(args, context) };
         let lanes = || (0..STRIP).filter(move |lane| mask >> lane & 1 != 0);
         for lane in lanes() {
             self.spaces.allows(args.space, addresses[lane], group.bytes, store).then_some(())?;
+        }
+        if args.space == Space::Local {
+            let origin = self.spaces.start_of(args.space);
+            let places = addresses.iter_mut().zip(context.lanes);
+            places.for_each(|(address, start)| *address = address.wrapping_sub(origin).wrapping_add(start));
+            let window = Window::new(0, self.spaces.local_bytes, 0, &group);
+            // SAFETY: the code has as many windows as groups, and does not read them now.
+            unsafe { self.windows.add(self.code.group_of()[number]).write(window) };
         }
         let elements = args.data.iter().take_while(|reg| reg.is_some()).count();
         for (lane, element) in lanes().flat_map(|lane| (0..elements).map(move |element| (lane, element))) {

@@ -52,7 +52,8 @@ impl Kernel {
              .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
                  .reg .pred %p<8>; .reg .b32 %r<10>; .reg .b32 %t<10>; .reg .b32 %n<8>; .reg .f32 %f<10>;
                  .reg .b64 %rd<12>; .reg .b64 %rl<6>; .reg .f64 %fd<4>; .reg .b16 %h<4>;
-                 .shared .align 16 .b8 memory[{shared}];
+                 .reg .b64 %ll<2>; .reg .b32 %ln<2>; .reg .pred %lp;
+                 .shared .align 16 .b8 memory[{shared}]; .local .align 16 .b8 own[64];
                  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %t9, [n];
                  mov.u32 %t1, %tid.x; mov.u32 %t2, %ctaid.x; mov.u32 %t3, %ntid.x;
                  mad.lo.u32 %t0, %t2, %t3, %t1;
@@ -70,7 +71,9 @@ impl Kernel {
                  setp.lt.u32 %p0, %t1, 20; setp.gt.f32 %p1, %f0, %f1; setp.ne.s32 %p2, %r0, %r1;
                  setp.eq.u32 %p3, %r6, 3;
                  cvt.u16.u32 %h0, %r0; cvt.u16.u32 %h1, %r1; cvt.rn.f16.f32 %h2, %f0; mov.u16 %h3, 3;
-                 st.shared.u32 [%t6], %r0;
+                 st.shared.u32 [%t6], %r0; mov.u64 %ll0, own;
+                 st.local.v4.u32 [%ll0], {{%r0, %r1, %r2, %r3}}; st.local.v4.u32 [%ll0+16], {{%r3, %r1, %r0, %r2}};
+                 st.local.v4.u32 [%ll0+32], {{%r4, %r0, %r6, %r1}}; st.local.v4.u32 [%ll0+48], {{%r1, %r2, %r5, %r0}};
                  {body}
                  DONE:
                  {results}
@@ -555,6 +558,7 @@ impl Kernel {
 
     fn branch_part(&mut self) {
         for _ in 0..1 + self.below(5) {
+            self.perhaps_own();
             match self.below(8) {
                 0 | 1 => self.access(),
                 2 if self.branches < 3 => self.branch(),
@@ -573,6 +577,13 @@ impl Kernel {
         self.add(format_args!("leave{label}:"));
         for _ in 0..1 + self.below(4) {
             let [d, a, b, c] = [8, 8, 8, 8].map(|end| self.below(end));
+            // Every thread that is in the loop, whatever others do.
+            let offset = 4 * self.exchanges.below(16);
+            match self.exchanges.below(12) {
+                0 => self.add(format_args!("st.local.u32 [%ll0+{offset}], %r{d};")),
+                1 => self.add(format_args!("ld.local.u32 %r{d}, [%ll0+{offset}];")),
+                _ => {}
+            }
             match self.below(10) {
                 5 => self.add(format_args!("ld.global.f32 %f{d}, [%rd4+{}];", 4 * a)),
                 6 => self.add(format_args!(
@@ -606,7 +617,43 @@ impl Kernel {
         self.add(format_args!("bar.sync 0;"));
     }
 
+    /// An access to the thread's own memory, sometimes.
+    fn perhaps_own(&mut self) {
+        if self.exchanges.below(6) != 0 {
+            return;
+        }
+        let guard = self.exchanges.choose(&["", "", "", "@%p0 ", "@!%p1 "]);
+        let [d, a] = [8, 8].map(|end| self.exchanges.below(end));
+        match self.exchanges.below(12) {
+            0 | 1 => self.add(format_args!("{guard}st.local.u32 [%ll0+{}], %r{d};", 4 * a)),
+            2 | 3 => self.add(format_args!("{guard}ld.local.f32 %f{d}, [%ll0+{}];", 4 * a)),
+            4 => self.add(format_args!("{guard}st.local.f64 [%ll0+{}], %fd{};", 8 * a, d % 4)),
+            5 => self.add(format_args!("{guard}ld.local.u64 %rl{}, [%ll0+{}];", d % 4, 8 * a)),
+            6 => self.add(format_args!("{guard}ld.local.s8 %r{d}, [%ll0+{a}];")),
+            7 => self.add(format_args!("{guard}st.local.u16 [%ll0+{}], %h{};", 2 * a, d % 4)),
+            8 => self.add(format_args!(
+                "{guard}ld.local.v2.u32 {{%r{d}, %r{}}}, [%ll0+{}];",
+                (d + 1) % 8,
+                8 * a
+            )),
+            9 if a == 0 => self.add(format_args!(
+                "setp.eq.u32 %lp, %r6, {d}; selp.b32 %ln0, 100000, 0, %lp; cvt.u64.u32 %ll1, %ln0;
+                 add.s64 %ll1, %ll1, %ll0; {guard}ld.local.u32 %r{d}, [%ll1];"
+            )),
+            n => {
+                let access = match n % 2 {
+                    0 => format!("ld.local.u32 %r{d}, [%ll1]"),
+                    _ => format!("st.local.u32 [%ll1], %r{d}"),
+                };
+                self.add(format_args!(
+                    "and.b32 %ln0, %r{a}, 15; mul.wide.u32 %ll1, %ln0, 4; add.s64 %ll1, %ll1, %ll0; {guard}{access};"
+                ));
+            }
+        }
+    }
+
     fn perhaps_exchange(&mut self) {
+        self.perhaps_own();
         if self.exchanges.below(5) == 0 {
             self.exchange();
         }

@@ -147,7 +147,10 @@ fn a_fault_of_a_later_round_is_not_reported() {
 #[test]
 #[ignore = "takes minutes: more kernels than every change needs"]
 fn many_random_kernels_do_the_same_by_both_engines() {
-    compare_all(1000..26_000);
+    for first in (1000..26_000).step_by(1000) {
+        compare_all(first..first + 1000);
+        println!("{first} to {}", first + 999);
+    }
 }
 
 /// Prints how long it takes to load and launch many small kernels once each, by the engine of the
@@ -192,6 +195,57 @@ fn small_kernels_once_each() {
     seconds.sort_by(f64::total_cmp);
     let [least, median] = [seconds[0], seconds[250]].map(|seconds| 1e6 * seconds);
     println!("{:?}: least {least:.2} µs, median {median:.2} µs a kernel", Engine::of_environment());
+}
+
+/// Prints how much longer the first launch of a kernel takes than the second, which is how long its
+/// code takes to be made: of a thousand instructions, and of thirty.
+#[test]
+#[ignore = "a measurement"]
+fn code_of_a_long_kernel() {
+    for count in [30, 1000] {
+        let instruction = |index: usize| match index % 10 {
+            0 => format!("ld.global.f32 %f{}, [%rd3+{}];", index % 20, 4 * (index % 16)),
+            1 => format!("add.s32 %r{}, %r{}, %r1;", 2 + index % 7, 2 + index % 5),
+            _ => format!("fma.rn.f32 %f{}, %f{}, %f{}, %f1;", index % 20, index % 13, index % 7),
+        };
+        let body: String = (0..count).map(instruction).collect();
+        let source = format!(
+            ".version 7.0\n.target sm_80\n.address_size 64\n
+             .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {{
+                 .reg .f32 %f<20>; .reg .b32 %r<10>; .reg .b64 %rd<6>;
+                 ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x;
+                 mul.wide.u32 %rd4, %r1, 4; add.s64 %rd3, %rd1, %rd4; add.s64 %rd5, %rd2, %rd4;
+                 {body}
+                 st.global.f32 [%rd5], %f1; st.global.f32 [%rd5], %f2; st.global.u32 [%rd5], %r3;
+                 ret;
+             }}"
+        );
+        let device = Device::default();
+        let places = [device.allocate(1 << 16, true), device.allocate(1 << 16, true)];
+        let values =
+            [places[0].to_le_bytes().to_vec(), places[1].to_le_bytes().to_vec(), 5u32.to_le_bytes().to_vec()];
+        let mut seconds: Vec<f64> = Vec::new();
+        for _ in 0..40 {
+            let linked = device.load(&source).with_engine(Engine::Compiled);
+            let kernel = linked.program().kernel("k").unwrap();
+            let launch = LaunchParams {
+                config: LaunchConfig::new([1, 1, 1], [64, 1, 1]),
+                cooperative: false,
+                stack: 1024,
+                workers: 1,
+                params: &pack(&linked, kernel, &values),
+            };
+            let [first, second] = [(); 2].map(|()| {
+                let start = std::time::Instant::now();
+                device.run(&linked, kernel, &launch).unwrap();
+                start.elapsed().as_secs_f64()
+            });
+            seconds.push(first - second);
+        }
+        seconds.sort_by(f64::total_cmp);
+        let [least, median] = [seconds[0], seconds[20]].map(|seconds| 1e6 * seconds);
+        println!("{count} instructions: least {least:.0} µs, median {median:.0} µs");
+    }
 }
 
 /// A kernel in which one thread accesses memory that is not there.
@@ -419,7 +473,6 @@ fn kernels_that_compute_much_become_machine_code() {
         let least = match name {
             "fma_chains" | "matmul_tiled" => 9,
             "mandelbrot" => 5,
-            "reduce_shuffle" => 8,
             _ => continue,
         };
         assert!(possible * 10 >= steps * least || !is_possible(), "{name}: {possible} of {steps}");
