@@ -95,6 +95,7 @@ def row_of_all(row):
 
 def of_all(rows):
     """The rows of attention_table.py: forward, backward and decoding."""
+    rows = sorted(rows, key=lambda row: ("forward", "backward", "decode").index(row["pass"]))
     header = ["pass", "head dimension", "shape", *(f"{name}, µs" for name in (*PEERS, "ours")), "ours", "fastest peer", "its time / ours [95%]"]
     text = table(header, map(row_of_all, rows)) + hosts(rows, (*PEERS, "ours")) + "\n"
     return text + tally(against_best(row)[1:] for row in rows) + "\n"
