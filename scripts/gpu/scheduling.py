@@ -2,8 +2,10 @@
 
     scheduling.py prepare --hecbench DIR --out BIN [--nvcc NVCC]
     scheduling.py measure --folder BIN --out DIR [--seconds N] [--small] [--short]
+    scheduling.py predict --flows PROGRAM --folder DIR
     scheduling.py table FILE
     scheduling.py actions-table FILE
+    scheduling.py predicted-table FILE PREDICTED SIX
 
 `prepare` compiles three programs of HeCBench (`git clone https://github.com/zjin-lcf/HeCBench`, commit f27000a5), as PTX that the
 driver compiles, so that they can be run as they are, with streams by hand, and with a CUDA graph of either (programs/ways.h);
@@ -11,7 +13,9 @@ and memory_actions.cu. It needs no GPU. `measure` needs these programs, `apex`, 
 `schedule` (schedule.py says how to build it) in BIN, and CuPy. It runs 2,000 random programs and compares their results with
 serial execution, records each program once for its predicted gain, measures memory_actions, then runs each program in all
 ways, which take turns, until N seconds have passed, and writes DIR/scheduling.json after each part.
-`--short` leaves out the recordings and memory_actions, `--small` tries the CUDA programs on the CPU device. `table` and `actions-table` print the tables of docs/results/schedule-h200.md.
+`--short` leaves out the recordings and memory_actions, `--small` tries the CUDA programs on the CPU device. `predict` prints the data flow of the recorded
+sessions in DIR (`cargo build -p apex-data-flow --example flows` makes PROGRAM). The others print the tables of
+docs/results/schedule-h200.md; SIX is the result of schedule.py.
 """
 
 import argparse
@@ -310,6 +314,56 @@ def actions_tables(results):
     return f"{first}\n{second}"
 
 
+# Programs of the session `six` whose runs repeat as a whole, by the first kernel and the launches of a run's unit.
+UNITS = {("gather", 8): "hits", ("square", 4): "squares", ("standardize", 6): "ensemble", ("convolve", 9): "network"}
+
+
+def predict(arguments):
+    for packed in sorted(arguments.folder.glob("*.tar.gz")):
+        with tempfile.TemporaryDirectory() as scratch:
+            subprocess.run(["tar", "xzf", packed, "-C", scratch], check=True)
+            session = next(path for path in Path(scratch).iterdir() if path.is_dir())
+            said = subprocess.run([arguments.flows.resolve(), session], check=True, capture_output=True, text=True).stdout
+        for line in said.splitlines():
+            print(json.dumps({"session": packed.name.removesuffix(".tar.gz"), **json.loads(line)}))
+
+
+def predicted_programs(lines):
+    """The flows by program and size: of `six` the shorter ones are the small size; of the others the one with most time."""
+    six = [line for line in lines if line["session"] == "six" and (line["first"], line["launches"]) in UNITS]
+    for line in sorted(six, key=lambda line: line["serial_ns"]):
+        name = UNITS[line["first"], line["launches"]]
+        shorter = min(other["serial_ns"] for other in six if (other["first"], other["launches"]) == (line["first"], line["launches"]))
+        yield name, "small" if line["serial_ns"] == shorter else "large", line
+    for name in [*PUBLIC, *NETWORKS]:
+        found = [line for line in lines if line["session"] == name]
+        if found:
+            yield name, "", found[0]
+
+
+def gained(name, size, results, six):
+    """The share of a one-stream graph's time that a graph with branches takes less."""
+    if name in UNITS.values():
+        scale = 1 if size == "small" else 2
+        rounds = [line["us"] for line in six["lines"] if "us" in line and (line["program"], line["scale"]) == (name, scale)]
+        return 1 - median([one["schedule"] for one in rounds]) / median([one["graph"] for one in rounds])
+    rounds = [one[name] for one in results["rounds"]]
+    return 1 - median([one["branches"]["us"] for one in rounds]) / median([one["graph"]["us"] for one in rounds])
+
+
+def predicted_table(results, lines, six):
+    rows = []
+    for name, size, line in predicted_programs(lines):
+        saved, most, real = line["saved"], line["saved_at_most"], gained(name, size, results, six)
+        is_told = saved >= 0.1
+        said = f"{90 * saved:.0f}% (0 to {100 * most:.0f}%)" if is_told else "less than 10%: no finding"
+        holds = 0 <= real <= most if is_told else real < 0.1
+        rows.append([f"{name} {size}".strip(), f"{line['launches']} / {line['chain']}", f"{line['serial_ns'] / 1e3:.1f}",
+                     f"{line['chain_ns'] / 1e3:.1f}", said, f"{100 * real:.0f}%", "yes" if holds else "no"])
+    header = ["program", "launches / longest chain", "kernel time, µs", "of the longest chain, µs", "predicted saving", "saved", "holds"]
+    return table(header, rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -323,13 +377,24 @@ def main():
     measuring.add_argument("--seconds", type=int, default=240)
     measuring.add_argument("--small", action="store_true")
     measuring.add_argument("--short", action="store_true")
+    predicting = commands.add_parser("predict")
+    predicting.add_argument("--flows", type=Path, required=True)
+    predicting.add_argument("--folder", type=Path, required=True)
     for name in ("table", "actions-table"):
         commands.add_parser(name).add_argument("file", type=Path)
+    comparing = commands.add_parser("predicted-table")
+    for name in ("file", "predicted", "six"):
+        comparing.add_argument(name, type=Path)
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments)
     elif arguments.command == "measure":
         measure(arguments)
+    elif arguments.command == "predict":
+        predict(arguments)
+    elif arguments.command == "predicted-table":
+        lines = [json.loads(line) for line in arguments.predicted.read_text().splitlines()]
+        print(predicted_table(read_results(arguments.file), lines, read_results(arguments.six)), end="")
     elif arguments.command == "table":
         print(tables(read_results(arguments.file)), end="")
     else:

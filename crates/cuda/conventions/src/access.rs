@@ -12,7 +12,7 @@ pub const SOCKET: &str = "access.sock";
 /// Maximum time that either side waits for the other.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time for the analysis of one module; the remaining kernels stay unknown.
-pub const ANALYSIS: Duration = Duration::from_millis(500);
+pub const ANALYSIS: Duration = Duration::from_millis(1500);
 /// Maximum size of the PTX and of the answer, bytes.
 pub const MOST_BYTES: usize = 8 << 20;
 /// The first bytes of a request; they change with its form. The length follows.

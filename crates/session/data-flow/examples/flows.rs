@@ -16,14 +16,16 @@ fn main() {
         let first = flow.launches.first().map_or("", |launch| &profile.kernels[launch.kernel].short_name);
         println!(
             "{{\"first\":{first:?},\"launches\":{},\"chain\":{},\"repeats\":{},\"known\":{},\"serial_ns\":{:.0},\
-             \"chain_ns\":{:.0},\"concurrent_ns\":{:.0}}}",
+             \"chain_ns\":{:.0},\"concurrent_ns\":{:.0},\"saved\":{:.4},\"saved_at_most\":{:.4}}}",
             flow.launches.len(),
             flow.chain.len(),
             flow.repeats,
             flow.launches.iter().filter(|launch| launch.is_known).count(),
             flow.serial_ns,
             flow.chain_ns,
-            flow.concurrent_ns
+            flow.concurrent_ns,
+            flow.saved(),
+            flow.saved_at_most()
         );
     }
 }

@@ -1,7 +1,8 @@
 //! What the GPU's size allows: launches share it.
 //!
-//! A launch needs a share of the GPU: of its places for blocks, or of the part that it uses most
-//! (memory, the issue of instructions), which its prediction tells. Launches that are ready run at
+//! A launch needs a share of the GPU: of its places for blocks, of which its last wave leaves some
+//! free, or of the part that it uses most (memory, the issue of instructions), which its prediction
+//! tells. Launches that are ready run at
 //! full speed together while they need no more than the whole GPU; beyond that, all of them slow
 //! down alike. So the sum of what launches need per time is never above the GPU.
 
@@ -11,7 +12,8 @@ use apex_profile::{FlowLaunch, Kernel};
 pub(crate) fn share_of(kernel: &Kernel) -> f64 {
     let Some(geometry) = &kernel.geometry else { return 1.0 };
     let places = geometry.waves.capacity.max(1) as f64;
-    let blocks = kernel.launch.blocks() as f64 / places;
+    let waves = kernel.launch.blocks() as f64 / places;
+    let blocks = waves / waves.ceil().max(1.0);
     let bound = kernel.prediction.as_ref().and_then(|said| said.bound.as_ref());
     blocks.max(bound.map_or(0.0, |bound| bound.share)).clamp(0.0, 1.0)
 }

@@ -8,10 +8,9 @@ use apex_profile::{DataFlow, Figure, Profile};
 const SAVED: f64 = 0.1;
 /// Minimum repetitions of a step.
 const REPEATS: u64 = 10;
-/// Share of the computed saving that is predicted, and the bounds of the 90% prediction interval.
-/// docs/results/schedule-h200.md compares predictions with what was gained.
-const REALISED: f64 = 0.8;
-const REALISED_BOUNDS: [f64; 2] = [0.0, 1.0];
+/// Share of the computed saving that is predicted: the median of what programs gained on an H200
+/// (docs/results/schedule-h200.md).
+const REALISED: f64 = 0.9;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T148",
@@ -32,8 +31,8 @@ pub(super) const RULE: Rule = Rule {
         beside each other.",
     change: "Launch independent kernels into different streams with events between them, or capture them so into a CUDA graph. apex \
         run --fast=schedule does that for repeated launches of kernels that the driver compiles from PTX.",
-    saving: "From nothing (they compete for memory or caches) to all that the longest chain and the GPU's size allow; 80% of \
-        that is predicted.",
+    saving: "From nothing (they compete for memory or caches) to all that the longest chain and the GPU's size allow; 90% of \
+        what launches side by side would save is predicted.",
     verify: "GPU time of the step decreases: apex run --fast=schedule says what it saved",
     judge,
 };
@@ -81,8 +80,7 @@ const CHANGE: &str = "launch independent kernels into different streams with eve
     branches (apex run --fast=schedule, where the driver compiles the PTX)";
 
 fn fault(profile: &Profile, flow: &DataFlow, index: usize) -> Fault {
-    let [low, high] = REALISED_BOUNDS.map(|share| share * flow.saved());
-    let saves = Figure::predicted(REALISED * flow.saved(), (low, high));
+    let saves = Figure::predicted(REALISED * flow.saved(), (0.0, flow.saved_at_most()));
     let share = flow.launches.iter().find(|launch| launch.kernel == index).map_or(1.0, |launch| launch.share);
     Fault {
         evidence: vec![Evidence::new(
@@ -142,7 +140,9 @@ mod tests {
     fn fires_where_independent_kernels_leave_the_gpu_free() {
         let finding = assert_finds_in(&RULE, two(10_000.0, 500));
         let saving = finding.kernels[0].saving.of_kernel.expect("a share");
-        assert!((saving.value - 0.4).abs() < 1e-9 && saving.interval() == Some((0.0, 0.5)), "{saving:?}");
+        assert!((saving.value - 0.45).abs() < 1e-9, "{saving:?}");
+        let (low, high) = saving.interval().expect("an interval");
+        assert!(low == 0.0 && (0.5..0.51).contains(&high), "{saving:?}");
         assert_eq!(evidence(&finding, "launches of the longest chain").value, 1.0);
         assert!(finding.summary.contains("50% less of 20.0 µs"), "{}", finding.summary);
     }

@@ -13,8 +13,7 @@
 //!    one sequence for the process; [`Queue::wait_until_made`] waits for all tickets that were
 //!    given out before it was called.
 //! 2. *Progress.* A call that was queued reaches the driver without a further call of the
-//!    program. The worker makes no call that waits for the GPU, and never waits for more work,
-//!    except with scheduling, for 0.2 ms while the GPU has enough to do.
+//!    program. The worker never waits for more work, and makes no call that waits for the GPU.
 //! 3. *Refusals.* Only what the driver has accepted before is queued: the same function in the
 //!    same configuration on the same stream ([`accepted`]), a copy within living allocations.
 //!    Should the driver refuse it nevertheless, the next launch returns the error, and the queue

@@ -214,22 +214,11 @@ fn run(queue: &'static Queue, scratch: Scratch) {
             // (The last thread may have handed a call over before it ended.)
             if watch.is_last_thread() && queue.worker.is_asleep() {
                 queue.shut_down(None);
-                // (Launches may be held for a moment.)
-                while maker.make_next() || queue.ring.next().is_some() {}
+                while maker.make_next() {}
                 return;
             }
         }
     }
-}
-
-/// What became of the calls that wait next.
-enum Made {
-    /// They went out together.
-    Batch,
-    /// The first of them is made alone.
-    Single,
-    /// They are held.
-    Nothing,
 }
 
 /// Makes calls one after the other.
@@ -268,6 +257,8 @@ impl Maker {
                 Made::Nothing => return false,
                 Made::Single => {}
             }
+        if queue.is_batching && !self.scratch.batches.is_decided() && self.make_batch(call.context) {
+            return true;
         }
         if call.range != self.range && ranges::enter(call.range) {
             self.range = call.range;
@@ -308,18 +299,16 @@ impl Maker {
     }
 
     /// Makes the launches that wait next as one batch, if they are worth one.
-    fn make_batch(&mut self, context: CUcontext) -> Made {
+    fn make_batch(&mut self, context: CUcontext) -> bool {
         let (queue, begun) = (self.queue, now_ns());
         let waited_at = queue.waited_at.load(Relaxed);
         let Scratch { pointers, batches } = &mut self.scratch;
-        let (plan, count) = match batches.next(&queue.ring, waited_at, context, pointers, begun) {
-            Next::Batch(plan, count) => (plan, count),
-            Next::Single => return Made::Single,
-            Next::Later => return Made::Nothing,
+        let Next::Batch(plan, count) = batches.next(&queue.ring, waited_at, context, pointers, begun) else {
+            return false;
         };
         let start = apex_trace::now();
         if !batches.launch(&plan, begun) {
-            return Made::Single;
+            return false;
         }
         let span = apex_trace::now() - start;
         work::submitted();
@@ -342,7 +331,7 @@ impl Maker {
         let avoided = self.scratch.batches.was_batch(&plan, count, ns, now);
         queue.gain.made_batch(count as u64, ns, avoided);
         self.were_made(count, count as u64);
-        Made::Batch
+        true
     }
 
     /// Accounts for the next `count` calls of the ring, `of_program` of which are the program's.

@@ -172,11 +172,6 @@ impl Schedule {
         !self.is_closed.load(Acquire)
     }
 
-    /// Whether any stream captures.
-    pub fn is_capturing(&self) -> bool {
-        self.objects.captures.any()
-    }
-
     /// Says what became of it.
     pub fn set_state(&self, state: ScheduleState) {
         if self.is_open() {

@@ -12,9 +12,8 @@
 //!    after them. So whatever orders that stream orders the chain. Only launches without
 //!    attributes that no plan changes, next to each other in the ring, in one stream and one context, go into a batch;
 //!    an event, a copy, a memset or a launch into another stream ends it.
-//! 2. *Progress.* A batch is made of launches that wait already, and where they are too few, or end
-//!    in the middle, they are launched one by one. Nothing waits for more launches, except with
-//!    scheduling, for a moment, while the GPU has enough to do ([`hold`]).
+//! 2. *Progress.* Nothing waits for more launches: a batch is made of those that wait already, and
+//!    where they are too few, or end in the middle, they are launched one by one.
 //! 3. *The same launches.* A launch is told by its [`Print`], which ends with the epochs of code,
 //!    streams and contexts and with each change of a function's attributes; the chain remembers
 //!    function, dimensions and parameters of each node besides. Chains are dropped before a context
@@ -29,7 +28,6 @@
 //! repeats is cut at the same places wherever the look at it begins.
 
 mod gain;
-mod hold;
 mod scheduling;
 
 use super::Kind;
@@ -43,7 +41,6 @@ use crate::timing::wants_all;
 use apex_trace::Control;
 use cuda_abi::types::*;
 use gain::BatchGain;
-use hold::Hold;
 use scheduling::{Plan, Scheduling};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -160,7 +157,6 @@ pub struct Batches {
     gain: BatchGain,
     /// Runs launches beside others, if that is wanted.
     scheduling: Option<Scheduling>,
-    hold: Hold,
     /// The number of times that each sequence came, by [`key`].
     sightings: HashMap<u64, u32>,
     chains: HashMap<u64, Known>,
@@ -196,8 +192,6 @@ struct Held {
 pub enum Next {
     /// The next one is made alone.
     Single,
-    /// It is held: more may come.
-    Later,
     /// Launch this number of launches as this batch.
     Batch(Plan, usize),
 }
@@ -209,7 +203,6 @@ impl Batches {
             control,
             gain: BatchGain::new(stays_on),
             scheduling: Scheduling::new(stays_on),
-            hold: Hold::new(),
             sightings: HashMap::new(),
             chains: HashMap::new(),
             nodes: 0,
@@ -223,7 +216,6 @@ impl Batches {
     pub fn clear(&mut self) {
         self.chains.clear();
         self.nodes = 0;
-        self.hold.clear();
         self.scheduling.iter_mut().for_each(Scheduling::clear);
     }
 
@@ -253,9 +245,6 @@ impl Batches {
         let count = self.found.len();
         if end == End::Empty && waited_at == made + count as u64 {
             end = End::Boundary;
-        }
-        if self.holds(&end, waited_at, made, now) {
-            return Next::Later;
         }
         let was_at_boundary =
             std::mem::replace(&mut self.is_at_boundary, end != End::Empty) || waited_at == made;
@@ -294,19 +283,6 @@ impl Batches {
             return self.one_by_one(count);
         }
         Next::Batch(plan, count)
-    }
-
-    /// Whether the launches that were found wait for the rest of their sequence.
-    fn holds(&mut self, end: &End, waited_at: u64, made: u64, now: u64) -> bool {
-        let Some(stream) = self.found.first().map(|first| first.stream) else { return false };
-        if !self.scheduling.as_ref().is_some_and(|scheduling| scheduling.may_hold(now)) {
-            return false;
-        }
-        let holds = *end == End::Empty && waited_at <= made && self.hold.holds(stream, made, now);
-        if !holds {
-            self.hold.mark(stream);
-        }
-        holds
     }
 
     /// The next `count` calls are made alone, the first of them now.
@@ -391,8 +367,6 @@ impl Batches {
         if !is_launched {
             self.forget(plan.key, now);
             self.one_by_one(self.found.len());
-        } else {
-            self.hold.made(self.found.len());
         }
         is_launched
     }
@@ -400,7 +374,6 @@ impl Batches {
     /// A call that was made alone took so long.
     #[inline(always)]
     pub fn was_single(&mut self, ns: u64) {
-        self.hold.made(1);
         self.gain.single(ns);
     }
 

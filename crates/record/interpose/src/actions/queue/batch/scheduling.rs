@@ -108,11 +108,6 @@ impl Scheduling {
         })
     }
 
-    /// Whether launches may be held so that batches form.
-    pub fn may_hold(&self, now: u64) -> bool {
-        self.schedule.is_open() && self.trials.are_on(now) && !self.schedule.is_capturing()
-    }
-
     /// The graph as which consecutive launches are launched.
     pub fn plan(&mut self, sequence: u64, nodes: &[Node], now: u64) -> Plan {
         let chain = Plan::chain(sequence);
