@@ -31,6 +31,7 @@ fn each_kernel_is_judged_with_the_functions_that_it_calls() {
     std::fs::write(sandbox.path("k.ptx"), KERNELS).unwrap();
     let page = checked(&sandbox, &["k.ptx", "--for", "sm_80,sm_100"], 1);
     assert!(page.contains("f32x2 (exact): add.f32x2 at line 8"), "{page}");
+    assert!(page.contains("cost (predicted): "), "{page}");
     assert!(
         page.contains("tcgen05.dealloc.cta_group::1.sync.aligned.b32 needs PTX 8.6 and sm_100a"),
         "{page}"

@@ -1,6 +1,7 @@
 //! The CPU device computes what the H200 computed, but for what is known and explained.
 
 use apex_differential::corpus::{Corpus, Manifest};
+use apex_differential::digest::Digests;
 use apex_differential::recording::{Outcome, Recorded};
 use std::path::{Path, PathBuf};
 use test_process::Command;
@@ -48,6 +49,34 @@ fn the_cpu_device_agrees_with_the_recorded_h200() {
         said.lines().filter(|line| line.contains("NOT EXPLAINED")).take(20).collect();
     let total = said.lines().last().unwrap_or_default();
     assert!(agrees, "{}\n{total}", unexplained.join("\n"));
+}
+
+/// Every seventh of the programs for compute capability 9.0, whose results the H200's checksums stand
+/// for.
+#[test]
+fn programs_for_9_0_leave_the_bits_of_the_recorded_h200() {
+    let digests = corpus().join("hopper.digests");
+    let mut check = program("check-digests");
+    check.env("APEX_CPU_CAPABILITY", "9.0").args(["--every", "7", "--driver"]).arg(cpu_device());
+    let (agrees, said) = run(check.arg("--digests").arg(&digests));
+    assert!(agrees && said.ends_with("286 programs, 0 differ\n"), "{said}");
+}
+
+/// A program that the recording does not have, and one with other results, are named.
+#[test]
+fn a_program_with_another_checksum_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("digests");
+    let mut digests = Digests::read(&corpus().join("hopper.digests")).unwrap();
+    digests.digests.truncate(8);
+    digests.manifest.programs = 8;
+    digests.digests[3] ^= 1;
+    digests.write(&file).unwrap();
+    let mut check = program("check-digests");
+    check.env("APEX_CPU_CAPABILITY", "9.0").arg("--driver").arg(cpu_device());
+    let (agrees, said) = run(check.arg("--digests").arg(&file));
+    assert!(!agrees && said.contains("tensor loads/3: other results\n"), "{said}");
+    assert!(said.ends_with("8 programs, 1 differ\n"), "{said}");
 }
 
 /// All forms take as long as the test above. These are arithmetic and accesses that become machine

@@ -269,9 +269,17 @@ impl TensorMap {
         address ^ (address >> 7 & mask) << 4
     }
 
-    /// The address of an element in global memory; `None` outside the tensor.
-    fn element(&self, place: [i64; MAX_RANK]) -> Option<u64> {
-        let inside = |axis: usize| u64::try_from(place[axis]).is_ok_and(|at| at < self.sizes[axis]);
+    /// Elements of a line of the tensor that stores reach: those in the unit of 16 bytes with the
+    /// last one, too. An H200 writes whole units.
+    fn stored_width(&self) -> u64 {
+        self.sizes[0].next_multiple_of(UNIT / u64::from(self.element_bytes))
+    }
+
+    /// The address of an element in global memory, of lines of `width` elements; `None` outside the
+    /// tensor.
+    fn element(&self, place: [i64; MAX_RANK], width: u64) -> Option<u64> {
+        let size = |axis: usize| if axis == 0 { width } else { self.sizes[axis] };
+        let inside = |axis: usize| u64::try_from(place[axis]).is_ok_and(|at| at < size(axis));
         if !(0..MAX_RANK).all(inside) {
             return None;
         }
@@ -459,13 +467,19 @@ impl Copy {
         offset: u64,
     ) -> Copied {
         let size = u64::from(map.element_bytes);
+        let width = if LOADS { map.sizes[0] } else { map.stored_width() };
         for x in 0..map.counts()[0] {
             let mut place = line;
             place[0] += x as i64;
             let shared = map.swizzled(self.shared + offset + x * size);
-            let global = map.element(place);
+            let global = map.element(place, width);
             if let Some(global) = global {
-                spaces.generic(global, size, !LOADS).map_err(|(kind, text)| (global, kind, text))?;
+                let approved = spaces.generic(global, size, !LOADS);
+                if approved.is_err() && place[0] >= map.sizes[0] as i64 {
+                    // Behind the tensor there is no memory of the program's.
+                    continue;
+                }
+                approved.map_err(|(kind, text)| (global, kind, text))?;
             }
             // SAFETY: `generic` has approved both: the swizzle moves bytes within aligned lines, all
             // of which it has seen.

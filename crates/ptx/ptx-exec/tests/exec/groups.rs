@@ -212,16 +212,31 @@ fn products_of_warp_groups_are_exact_on_integers() {
 }
 
 #[test]
-fn what_a_warp_group_does_not_do_is_told() {
+fn bits_are_counted_that_both_factors_have() {
     let device = Device::watched(false);
-    let body =
-        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r0, %r1, %r2, %r3}, %rd0, %rd0, 1;";
-    let linked = device.load(&format!(
-        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .b64 %rd<1>;\n{body}\nret; }}\n"
-    ));
+    // Both factors are the first four core matrices, whose words are all the same.
+    let linked = device.load(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 to) {\n\
+         .reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .pred %p; .shared .align 128 .b8 pool[16384];\n\
+         mov.u32 %r0, %tid.x; mov.u32 %r1, pool; mad.lo.u32 %r2, %r0, 4, %r1; mov.u32 %r3, 0;\n\
+         fill: st.shared.u32 [%r2], 0x80000007; add.u32 %r2, %r2, 512; add.u32 %r3, %r3, 1;\n\
+         setp.lt.u32 %p, %r3, 32; @%p bra fill; bar.sync 0;\n\
+         shr.u32 %r4, %r1, 4; cvt.u64.u32 %rd0, %r4; or.b64 %rd0, %rd0, 0x800080000;\n\
+         mov.u32 %r5, 7; mov.u32 %r6, 7; mov.u32 %r7, 7; mov.u32 %r8, 7;\n\
+         wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r5, %r6, %r7, %r8}, %rd0, %rd0, 1;\n\
+         ld.param.u64 %rd1, [to]; mul.wide.u32 %rd2, %r0, 16; add.u64 %rd1, %rd1, %rd2;\n\
+         st.global.v4.u32 [%rd1], {%r5, %r6, %r7, %r8};\nret; }\n",
+    );
+    let to = device.upload(&[0; 2048]);
     let kernel = linked.program().kernel("k").unwrap();
-    let config = LaunchConfig::new([1; 3], [128, 1, 1]);
-    let params = LaunchParams { config, cooperative: false, stack: 0, workers: 1, params: &[] };
-    let fault = device.run(&linked, kernel, &params).unwrap_err();
-    assert!(fault.to_string().contains("`wgmma` on .b1 and .b1 in .s32 is not supported"), "{fault}");
+    let params = LaunchParams {
+        config: LaunchConfig::new([1; 3], [128, 1, 1]),
+        cooperative: false,
+        stack: 0,
+        workers: 1,
+        params: &pack(&linked, kernel, &[to.to_le_bytes().to_vec()]),
+    };
+    device.run(&linked, kernel, &params).unwrap_or_else(|fault| panic!("{fault}"));
+    let sums = device.download(to, 2048);
+    assert!(sums.chunks_exact(4).all(|sum| sum == (7 + 8 * 4u32).to_le_bytes()), "{sums:?}");
 }

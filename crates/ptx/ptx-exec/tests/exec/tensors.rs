@@ -74,9 +74,22 @@ fn random_map(random: &mut Random) -> (TensorMap, usize) {
     (map, bytes as usize)
 }
 
+/// Bytes from a line of the box in shared memory to the next.
+fn pitch(map: &TensorMap) -> usize {
+    match map.swizzle {
+        0 => (map.spans[0] * map.element_bytes) as usize,
+        swizzle => 16 << swizzle,
+    }
+}
+
+/// What stands for elements outside.
+fn outside(map: &TensorMap) -> [u8; 8] {
+    (u64::from(map.outside) << 32 | u64::from(map.outside)).to_le_bytes()
+}
+
 /// Calls `visit` with the offset of each element of the box in shared memory, and its offset in
-/// the tensor, if it is inside.
-fn walk(map: &TensorMap, at: [i32; MAX_RANK], mut visit: impl FnMut(usize, Option<usize>)) {
+/// the tensor, if it is inside; `units` if whole units of 16 bytes of a line are.
+fn walk(map: &TensorMap, at: [i32; MAX_RANK], units: bool, mut visit: impl FnMut(usize, Option<usize>)) {
     let counts: Vec<usize> =
         (0..MAX_RANK).map(|axis| map.spans[axis].div_ceil(map.steps[axis]) as usize).collect();
     let total: usize = counts.iter().product();
@@ -85,11 +98,13 @@ fn walk(map: &TensorMap, at: [i32; MAX_RANK], mut visit: impl FnMut(usize, Optio
         for axis in 0..MAX_RANK {
             let place = i64::from(at[axis]) + (rest % counts[axis]) as i64 * i64::from(map.steps[axis]);
             rest /= counts[axis];
-            inside &= (0..map.sizes[axis] as i64).contains(&place);
+            let unit = if units && axis == 0 { 16 / u64::from(map.element_bytes) } else { 1 };
+            inside &= (0..map.sizes[axis].next_multiple_of(unit) as i64).contains(&place);
             let stride = if axis == 0 { map.element_bytes.into() } else { map.strides[axis - 1] };
             global += place * stride as i64;
         }
-        let plain = index * map.element_bytes as usize;
+        let (line, x) = (index / counts[0], index % counts[0]);
+        let plain = line * pitch(map) + x * map.element_bytes as usize;
         let rows = match map.swizzle {
             0 => 0,
             1 => plain / 128 % 2,
@@ -110,14 +125,15 @@ fn boxes_are_copied_as_their_maps_say() {
         let tensor = random.bytes(bytes);
         map.address = device.upload(&tensor);
         let at: [i32; MAX_RANK] = std::array::from_fn(|axis| match axis < map.rank as usize {
+            // A multiple of 16 bytes.
+            true if axis == 0 => (random.index(3) as i32 - 1) * 16 / map.element_bytes as i32,
             true => random.index(map.sizes[axis] as usize + 4) as i32 - 3,
             false => 0,
         });
-        let places: Vec<u8> = at.iter().flat_map(|at| at.to_le_bytes()).chain([0; 12]).collect();
-        let launch = |name: &str, data: u64| {
+        let launch = |name: &str, at: [i32; MAX_RANK], data: u64| {
             let values = [
                 map.to_bytes().to_vec(),
-                places.clone(),
+                at.iter().flat_map(|at| at.to_le_bytes()).chain([0; 12]).collect(),
                 data.to_le_bytes().to_vec(),
                 (map.box_bytes() as u32).to_le_bytes().to_vec(),
             ];
@@ -129,24 +145,31 @@ fn boxes_are_copied_as_their_maps_say() {
                 workers: 1,
                 params: &pack(&linked, kernel, &values),
             };
-            device.run(&linked, kernel, &params).unwrap_or_else(|fault| panic!("{map:?}: {fault}"));
+            device.run(&linked, kernel, &params).map(drop).map_err(|fault| fault.to_string())
         };
         let shown = device.upload(&[0; ROOM as usize]);
-        launch("load", shown);
+        let beside = std::array::from_fn(|axis| at[axis] + i32::from(axis == 0));
+        assert!(launch("load", beside, shown).unwrap_err().contains("multiples of 16"), "{map:?}");
+        launch("load", at, shown).unwrap();
         let size = map.element_bytes as usize;
         let mut expected = vec![0xff; ROOM as usize];
-        walk(&map, at, |shared, global| {
-            let outside = u64::from(map.outside).to_le_bytes();
+        walk(&map, at, false, |shared, global| {
+            let outside = outside(&map);
             let element = global.map_or(&outside[..size], |global| &tensor[global..global + size]);
             expected[shared..shared + size].copy_from_slice(element);
         });
         assert!(device.download(shown, ROOM as usize) == expected, "{map:?} at {at:?}");
 
         let given = random.bytes(ROOM as usize);
-        launch("store", device.upload(&given));
+        if at.iter().any(|at| *at < 0) {
+            let said = launch("store", at, device.upload(&given)).unwrap_err();
+            assert!(said.contains("below 0"), "{said}");
+        }
+        let at = at.map(|at| at.max(0));
+        launch("store", at, device.upload(&given)).unwrap();
         let mut expected = tensor.clone();
-        walk(&map, at, |shared, global| {
-            if let Some(global) = global {
+        walk(&map, at, true, |shared, global| {
+            if let Some(global) = global.filter(|global| global + size <= bytes) {
                 expected[global..global + size].copy_from_slice(&given[shared..shared + size]);
             }
         });
@@ -241,7 +264,7 @@ fn pixels_are_copied_as_their_maps_say() {
             let place = random.index(pixels_along(&map, &corners, axis) as usize) as i32;
             *at = i32::from(corners.lower[axis - 1]) + place * map.steps[axis] as i32;
         }
-        at[0] = 4 * random.index(3) as i32;
+        at[0] = (16 / map.element_bytes * random.index(3) as u32) as i32;
         let shown = device.upload(&[0; ROOM as usize]);
         let values = [
             map.to_bytes().to_vec(),
@@ -269,9 +292,9 @@ fn pixels_are_copied_as_their_maps_say() {
                 let global = (1..MAX_RANK).fold(place[0] * size as i64, |sum, axis| {
                     sum + place[axis] * map.strides[axis - 1] as i64
                 }) as usize;
-                let plain = (index * map.spans[0] as usize + channel) * size;
+                let plain = index * pitch(&map) + channel * size;
                 let shared = plain ^ (plain / 128 % (1 << map.swizzle)) << 4;
-                let outside = u64::from(map.outside).to_le_bytes();
+                let outside = outside(&map);
                 let element = if inside { &tensor[global..global + size] } else { &outside[..size] };
                 expected[shared..shared + size].copy_from_slice(element);
             }
