@@ -182,7 +182,7 @@ impl MatrixStep {
                     let (factors, metadata) = sources.split_at(sources.len() - 1);
                     let metadata = lanes.source::<u32>(metadata[0]);
                     let compute = |shape, factors: (&[u32], &[u32]), c: &[u32], d: &mut [u32]| {
-                        sparse.multiply(arithmetic, &metadata, shape, factors, (c, d));
+                        sparse.multiply(arithmetic, metadata, shape, factors, (c, d));
                     };
                     multiply::<u32>(product, lanes, factors, results, compute);
                     Ok(())

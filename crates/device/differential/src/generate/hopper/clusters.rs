@@ -161,16 +161,12 @@ fn asynchronous(kernel: &mut Kernel, random: &mut Random, of: (u32, u32), phase:
             let operation = *random.pick(&REDUCTIONS);
             let wide = operation.ends_with("64");
             (
-                format!(
-                    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{}",
-                    operation.replace(".b32", ".b32")
-                ),
+                format!("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{operation}"),
                 if wide { 8 } else { 4 },
                 if wide { "l" } else { "sum" },
             )
         }
     };
-    let form = form.replace(".add.", ".add.").replace("bytes.", "bytes.");
     let elsewhere = elsewhere(random, of, 8);
     let bar = 8 * phase;
     kernel.line(format!(
