@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 fn main() {
     let folder = std::env::args().nth(1).expect("usage: flows SESSION");
-    let session = Session::open(&PathBuf::from(folder)).expect("a session");
+    let session = Session::open(PathBuf::from(folder)).expect("a session");
     let profile = Profile::from_session(&session);
     let predictions = recorded::predictions(&profile, &Models::shipped());
     let profile = profile.with(predictions);

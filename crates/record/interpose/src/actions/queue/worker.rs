@@ -257,8 +257,6 @@ impl Maker {
                 Made::Nothing => return false,
                 Made::Single => {}
             }
-        if queue.is_batching && !self.scratch.batches.is_decided() && self.make_batch(call.context) {
-            return true;
         }
         if call.range != self.range && ranges::enter(call.range) {
             self.range = call.range;
