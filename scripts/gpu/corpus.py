@@ -404,7 +404,7 @@ SIGHTS = {
                     "../users/first-sight-11": "11", "../users/first-sight-12": "12"},
     "second sight": {"second-sight-3": "3", "second-sight-4-and-5": "4 and 5", "second-sight-6": "6", "second-sight-7": "7",
                      "../users/second-sight": "8", "../users/second-sight-9": "9", "../users/second-sight-10": "10",
-                     "../users/second-sight-11": "11"},
+                     "../users/second-sight-11": "11", "../users/second-sight-12": "12"},
     "later sight": {"later-sight": "3 to 7"},
 }
 
