@@ -169,6 +169,7 @@ mod tests {
                 instruction: "bar.sync 0".into(),
                 source: Some(("sum.cu".into(), 12)),
             }],
+            pairs: Vec::new(),
         };
         let mut text = Vec::new();
         write(&mut text, &tuning, Path::new("p.json"), Style { color: false }, 200).unwrap();
