@@ -98,8 +98,8 @@ impl Stop {
 /// In the site of a call or stop: a loop, of which the user is asked whether it may go on.
 pub const LOOP: u32 = 1 << 31;
 
-/// In the site of a call: the meeting whose step is to be executed for the warp. A result other than
-/// zero stops the warp before it.
+/// In the site of a call: the meeting whose step is to be executed for the warp. A result other
+/// than zero stops the warp before it.
 pub const MEETING: u32 = 1 << 30;
 
 /// Backward jumps until the user is asked, and meetings.

@@ -183,8 +183,8 @@ pub enum Target {
     Exit(u32),
 }
 
-/// What is done at a place where strips meet: those of a warp have all come, with their registers in
-/// the frame.
+/// What is done at a place where strips meet: those of a warp have all come, with their registers
+/// in the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// Nothing is done, but all warps have to come before any goes on.

@@ -2,8 +2,9 @@
 //!
 //! A strip that comes to one puts its live registers into the frame and leaves the code to the next
 //! strip, which begins where this one has begun: at the start of the same *segment*, whose address
-//! is on the stack. When all strips of the warp have come, the [`Meeting`] is held, on the frame, and
-//! the strips set out on the next segment, one after the other. At a barrier, all warps come first.
+//! is on the stack. When all strips of the warp have come, the [`Meeting`] is held, on the frame,
+//! and the strips set out on the next segment, one after the other. At a barrier, all warps come
+//! first.
 //!
 //! Strips of a warp come to the same place, because branches are taken by all threads of a warp
 //! or by none: that is the condition of entering, or a meeting finds it out. Warps may come to

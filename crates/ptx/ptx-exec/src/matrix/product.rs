@@ -352,8 +352,8 @@ impl Float {
     }
 }
 
-/// The least normal number of `.f32`, and the first that is too large.
-const SINGLES: [f64; 2] = [f32::MIN_POSITIVE as f64, f64::from_bits((1023 + 128) << 52)];
+/// The normal magnitudes of `.f32`.
+const SINGLES: Range<f64> = f32::MIN_POSITIVE as f64..f64::from_bits((1023 + 128) << 52);
 
 /// [`Format::pack`] of whole numbers, which count units of [`KEPT`] bits below the exponents. For
 /// `.f32` they are cut to 24 bits, which is exact but for what is subnormal then or too large.
@@ -366,7 +366,7 @@ fn pack_all(to: Format, sums: &[f64; WIDE], exponents: &[i32; WIDE]) -> [u32; WI
         let cut = f64::from_bits(sums[column].to_bits() & !((1 << 29) - 1));
         let scale = f64::from_bits(((exponent + 1023) as u64) << 52);
         let magnitude = (cut * scale).abs();
-        is_exact &= (magnitude == 0.0) | (magnitude >= SINGLES[0]) & (magnitude < SINGLES[1]);
+        is_exact &= (magnitude == 0.0) | SINGLES.contains(&magnitude);
         packed[column] = ((cut * scale) as f32).to_bits();
     }
     if is_exact {
