@@ -160,7 +160,7 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 20] = [
+const UNFILLED: [(&str, &str); 21] = [
     ("apex.merge/1.world_size", "a launcher tells it: cli's `ranks` tests it"),
     ("apex.merge/1.members[].ranks", "likewise"),
     ("apex.report/4.profile.activities[].over_time.collectives", "likewise"),
@@ -181,6 +181,7 @@ const UNFILLED: [(&str, &str); 20] = [
     ("apex.report/4.profile.kernels[].prediction.measured_over_predicted", "likewise"),
     ("apex.page/1.kernels.list[].prediction.duration_ns", "likewise"),
     ("apex.page/1.kernels.list[].prediction.measured_over_predicted", "likewise"),
+    ("apex.page/1.flows", "repeated launches that share no data: apex_data_flow tests them"),
     ("apex.report/4.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
