@@ -7,7 +7,7 @@
 //! on the block, the launch also keeps the block that it has.
 
 use crate::tree::rewritten;
-use crate::{Change, Tried, find, is_excessive};
+use crate::{Change, Tried, is_excessive};
 use apex_reshape::Proof;
 use cuda_launch::{Dim3, LaunchConfig};
 use ptx::syntax::tree::{Address, AddressBase, Function, Instruction, Name, Operand, Statement};
@@ -25,7 +25,7 @@ pub(crate) fn changes(
     launch: LaunchConfig,
 ) -> Vec<Tried> {
     let is_wide = |access: &Requested| access.space == StateSpace::Global && is_excessive(access);
-    let exchanged = (accesses.iter().any(is_wide) && find(module, kernel).is_some_and(is_exchangeable))
+    let exchanged = (accesses.iter().any(is_wide) && module.kernel(kernel).is_some_and(is_exchangeable))
         .then(|| rewritten(module, kernel, exchange))
         .flatten();
     let Some(exchanged) = exchanged else { return Vec::new() };

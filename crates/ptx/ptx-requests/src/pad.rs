@@ -6,7 +6,7 @@
 //! known and none crosses the end of a row.
 
 use crate::tree::{lists, rewritten};
-use crate::{Change, Tried, find, is_excessive, place};
+use crate::{Change, Tried, is_excessive, place};
 use cuda_launch::LaunchConfig;
 use ptx::Position;
 use ptx::analysis::{Atom, Values};
@@ -83,7 +83,7 @@ fn rows<'a>(array: &Array, conflicts: impl Iterator<Item = &'a Requested>) -> Ve
 
 /// The arrays in shared memory of a kernel; none if an access to one of them is not known.
 fn arrays(module: &Module, kernel: &str, launch: &LaunchConfig) -> Option<Vec<Array>> {
-    let function = find(module, kernel)?;
+    let function = module.kernel(kernel)?;
     let body = Names::new(module).body(function);
     let operations = Operations::of(&body);
     let flow = Flow::of(&body, &operations);

@@ -6,7 +6,7 @@
 //! vector's size: the lanes' distances tell that for a warp, and the caller is told for the rest.
 
 use crate::tree::{is_pure, lists, mentions, rewritten};
-use crate::{Change, Tried, find, place};
+use crate::{Change, Tried, place};
 use cuda_launch::LaunchConfig;
 use ptx::instruction::Direction;
 use ptx::syntax::tree::{Address, AddressBase, Instruction, Mnemonic, Name, Operand, Statement};
@@ -35,7 +35,7 @@ pub(crate) fn changes(
     launch: LaunchConfig,
 ) -> Vec<Tried> {
     let mut tried = Vec::new();
-    let Some(function) = find(module, kernel) else { return tried };
+    let Some(function) = module.kernel(kernel) else { return tried };
     let mut body = function.body.clone().unwrap_or_default();
     let mut runs = Vec::new();
     lists(&mut body, &mut |list| runs.extend(positions(list)));
