@@ -3,7 +3,6 @@
 //! stack that runs through the C library.
 
 use super::*;
-use apex_call_frames::native::{Cfa, RBP, REGISTERS, RIP, RSP, Rule, StackWindow};
 use apex_random::Random;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
@@ -119,7 +118,7 @@ fn a_step_from_any_address_leads_where_framehops_leads() {
         let mut read = |at| ours.memory.word(at).ok_or(());
         let at = FrameAddress::from_instruction_pointer(address);
         let their_address = theirs.unwind_frame(at, &mut regs, &mut cache, &mut read).ok().flatten();
-        let caller = row.caller(&registers, &mut StackWindow::default(), &ours.memory);
+        let caller = row.caller(&registers, &mut |at| ours.memory.word(at));
         let our_address = caller.map(|caller| caller.0[RIP]);
         let place = format!("{:#x} of {:?}: {:?}", address - loaded.base, ours.identity(&loaded), row.cfa);
         assert_eq!(our_address, their_address, "{place}");

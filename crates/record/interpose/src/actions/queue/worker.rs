@@ -251,12 +251,8 @@ impl Maker {
         if fusion::is_ready() && self.make_pair(&call) {
             return true;
         }
-        if queue.is_batching && !self.scratch.batches.is_decided() {
-            match self.make_batch(call.context) {
-                Made::Batch => return true,
-                Made::Nothing => return false,
-                Made::Single => {}
-            }
+        if queue.is_batching && !self.scratch.batches.is_decided() && self.make_batch(call.context) {
+            return true;
         }
         if call.range != self.range && ranges::enter(call.range) {
             self.range = call.range;
