@@ -43,7 +43,7 @@ enum Names {
     /// All that the file has: of programs that were not stripped.
     All(Box<Symbols>),
     /// Those that the file exports.
-    Exported(Exports),
+    Exported(Box<Exports>),
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Names {
     fn of(path: &Path) -> Names {
         match Symbols::of_program(path, MOST_BYTES) {
             Some(all) => Names::All(Box::new(all)),
-            None => Exports::of(path).map_or(Names::Unknown, Names::Exported),
+            None => Exports::of(path).map_or(Names::Unknown, |exports| Names::Exported(Box::new(exports))),
         }
     }
 
