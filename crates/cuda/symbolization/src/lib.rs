@@ -113,8 +113,8 @@ impl Symbols {
         Some(Symbols { file, lines })
     }
 
-    /// Those of a program's own file, as it is now: `None` if it is longer than `most_bytes`, cannot
-    /// be read, or has neither a symbol table nor lines.
+    /// Those of a program's own file, as it is now: `None` if it is longer than `most_bytes`,
+    /// cannot be read, or has neither a symbol table nor lines.
     pub fn of_program(path: &Path, most_bytes: u64) -> Option<Symbols> {
         let sections = File::open_sections(path)?;
         if sections.length() > most_bytes || !(sections.has(".symtab") || sections.has(".debug_line")) {

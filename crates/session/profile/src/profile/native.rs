@@ -116,8 +116,8 @@ fn is_of_rust_library(function: &str) -> bool {
     }
 }
 
-/// Whether a function's name says that it belongs to C++'s standard library, the compiler's runtime,
-/// CUDA's runtime, or a library that is compiled into programs.
+/// Whether a function's name says that it belongs to C++'s standard library, the compiler's
+/// runtime, CUDA's runtime, or a library that is compiled into programs.
 pub(super) fn is_function_of_library(function: &str) -> bool {
     let is_runtime = |prefix: &str| {
         let rest = function.strip_prefix(prefix);
