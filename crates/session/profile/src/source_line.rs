@@ -4,7 +4,6 @@
 //! agree on them. Invariants: any text gives an answer, in time linear in its length; a statement
 //! has at most [`COLUMNS`] characters, none of which is a control character.
 
-use crate::readings::{self, Reading};
 use std::collections::BTreeMap;
 
 /// Characters of a statement; what is longer ends in an ellipsis.
@@ -42,8 +41,6 @@ pub(crate) struct Found {
     /// The innermost loop of the same function around each line, of Python: its line and its
     /// statement.
     pub loops: BTreeMap<u32, (u32, String)>,
-    /// What reading says of the lines, of Python.
-    pub readings: Vec<(u32, Reading)>,
 }
 
 /// The statements that these lines, from 1, are part of, and the loops around them.
@@ -52,7 +49,6 @@ pub(crate) fn find(text: &str, lines: &[u32], is_python: bool) -> Found {
     if is_python {
         found.loops = loops(text, lines);
         found.functions = functions(text);
-        found.readings = readings::of(text, lines);
     }
     found
 }

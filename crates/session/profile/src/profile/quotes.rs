@@ -17,7 +17,7 @@ use apex_trace::Session;
 use apex_untrusted::read;
 
 use super::{CallStack, Frame, Profile, Site};
-use crate::readings::Reading;
+use crate::readings::{self, Reading};
 use crate::source_line;
 
 /// Bytes of a file that is read.
@@ -142,11 +142,13 @@ pub(super) fn of_session(session: &Session, profile: &Profile) -> Source {
     let mut source = Source::default();
     for (file, lines) in files.into_iter().take(MOST_FILES) {
         let Some(text) = unchanged(Path::new(file), began) else { continue };
-        let found = source_line::find(&text, &lines, file.ends_with(".py") || file.ends_with(".pyx"));
+        let is_python = file.ends_with(".py") || file.ends_with(".pyx");
+        let found = source_line::find(&text, &lines, is_python);
         let at = |line| (file.to_owned(), line);
         source.quotes.extend(found.statements.into_iter().map(|(line, quote)| (at(line), quote)));
         source.loops.extend(found.loops.into_iter().map(|(line, around)| (at(line), around)));
-        for (line, reading) in found.readings {
+        let read = if is_python { readings::of(&text, &lines) } else { Vec::new() };
+        for (line, reading) in read {
             source.readings.entry(at(line)).or_default().push(reading);
         }
         let functions = found.functions.into_iter();
