@@ -52,7 +52,6 @@ impl Names {
         match Symbols::of_program(path, MOST_BYTES) {
             Some(all) => Names::All(Box::new(all)),
             None => Exports::of(path).map_or(Names::Unknown, |exported| Names::Exported(Box::new(exported))),
-            None => Exports::of(path).map_or(Names::Unknown, |exports| Names::Exported(Box::new(exports))),
         }
     }
 

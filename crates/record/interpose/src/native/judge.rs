@@ -3,6 +3,7 @@
 //! stack that runs through the C library.
 
 use super::*;
+use apex_call_frames::native::{Cfa, RBP, REGISTERS, RIP, RSP, Rule};
 use apex_random::Random;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
