@@ -708,7 +708,12 @@ impl Kernel {
         self.labels += 1;
         let label = self.labels;
         let bound = self.exchanges.choose(&[31, 63, 95]);
-        match self.exchanges.below(if self.loops == 0 { 4 } else { 2 }) {
+        match self.exchanges.below(if self.loops == 0 { 6 } else { 2 }) {
+            // Of most warps some threads vote, and others go past that.
+            4 | 5 => self.add(format_args!(
+                "vote.sync.ballot.b32 %n3, !%p0, -1; @%p0 bra over{label};
+                 vote.sync.ballot.b32 %r{d}, %p1, %n3; add.u32 %r{d}, %r{d}, %r{a}; over{label}:"
+            )),
             0 => self.add(format_args!(
                 "setp.gt.u32 %p7, %t1, {bound}; @%p7 bra past{label}; add.u32 %r{d}, %r{a}, 3;
                  shfl.sync.bfly.b32 %r{d}, %r{d}, {by}, 31, -1; past{label}:"
