@@ -59,7 +59,7 @@ fn programs_for_9_0_leave_the_bits_of_the_recorded_h200() {
     let mut check = program("check-digests");
     check.env("APEX_CPU_CAPABILITY", "9.0").args(["--every", "7", "--driver"]).arg(cpu_device());
     let (agrees, said) = run(check.arg("--digests").arg(&digests));
-    assert!(agrees && said.ends_with("286 programs, 0 differ\n"), "{said}");
+    assert!(agrees && said.lines().any(|line| line.ends_with("286 programs, 0 differ")), "{said}");
 }
 
 /// A program that the recording does not have, and one with other results, are named.

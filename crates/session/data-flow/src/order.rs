@@ -60,7 +60,7 @@ mod tests {
     impl Allocations for Everything {
         fn around(&self, address: u64) -> Option<(u64, u64)> {
             let start = address >> 17 << 17;
-            (start > 0).then_some((start, start + 0x1_0000))
+            (start > 0 && address < start + 0x1_0000).then_some((start, start + 0x1_0000))
         }
     }
 

@@ -81,7 +81,8 @@ fn launches_that_share_no_data_are_independent() {
 fn large_launches_share_the_gpu() {
     let large = JOIN.map(|(_, ns, buffers)| (100_000 + ns as u32, ns, buffers));
     let flows = recorded(&large, 20, true);
-    assert!(flows[0].saved() < 1e-9 && flows[0].chain_ns < flows[0].serial_ns, "{flows:?}");
+    // Their last waves leave less than a fiftieth of the GPU to others.
+    assert!(flows[0].saved() < 0.02 && flows[0].chain_ns < flows[0].serial_ns, "{flows:?}");
 }
 
 #[test]
