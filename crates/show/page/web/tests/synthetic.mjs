@@ -135,6 +135,7 @@ const page = {
   verdict: ['A synthetic session of ten million launches.'], notes: [],
   key: { gpu_busy: null, launches: LAUNCHES, saving_of_job: null, overhead_share: null, lost_records: 0, step_ns: null, step: null, step_launches: null },
   accounts: { of: 'run', steps: null, span_ns: 0, entries: [] }, devices: { list: [], left_out: 0 },
+  flows: [],
   advice: { findings: [], clear: [], unjudged: [], rules: 0 },
   kernels: { list: [], left_out: { kernels: 0, launches: 0, gpu_time_ns: 0 }, gpu_time_ns: null, unpredicted: [] },
   places: { root: { name: 'program', kind: 'other', gpu_time_ns: 0, launches: 0 }, samples: 0, list: [], left_out: 0 },
