@@ -11,10 +11,10 @@ type Limits = [(&'static str, u64); 2];
 /// Limits in packages, which are optimised between crates.
 pub const PACKAGED: Limits = [("apex", 20_400_000), ("libapex.so", 1_740_000)];
 
-/// Limits after `cargo build --release`: a twenty-fifth above what rustc 1.95 builds (22.4 and
-/// 1.76 MB), since users test with other versions.
+/// Limits after `cargo build --release`: a twenty-fifth above what rustc 1.95 builds (22.2 and
+/// 1.85 MB), since users test with other versions.
 #[cfg(test)]
-const RELEASE: Limits = [("apex", 23_300_000), ("libapex.so", 1_830_000)];
+const RELEASE: Limits = [("apex", 23_100_000), ("libapex.so", 1_920_000)];
 
 /// Compares built files with limits.
 ///
