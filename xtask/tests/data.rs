@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use test_process::Command;
 
 /// Bytes of all files that are checked in: who clones the repository waits for them.
-const MOST_BYTES: u64 = 34_200_000;
+const MOST_BYTES: u64 = 34_900_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
