@@ -1,4 +1,8 @@
-//! A part of a bucket.
+//! A part of a bucket: requests for its objects, and the words for what a store refuses.
+//!
+//! A request has at most [`ATTEMPTS`] attempts, and a further one only after a failure that may
+//! pass ([`Failure::is_transient`]). An object may therefore be put or removed twice, which changes
+//! nothing more. The time of an attempt grows with the bytes that it moves.
 
 use crate::listing::{self, Page};
 use crate::sign::{Keys, Request, encoded, hash, stamp};

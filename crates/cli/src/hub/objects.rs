@@ -1,4 +1,8 @@
 //! The S3-compatible store that the variables of Amazon's tools describe.
+//!
+//! The names of variables are those of the AWS command line, so that a host which can use that can
+//! also export. Keys come from the environment alone: no file of profiles is read, and no service
+//! of an instance is asked.
 
 use super::MOST_PEM;
 use anyhow::{Context, anyhow};

@@ -1,4 +1,7 @@
 //! Tensors that a case copies boxes or pixels of, by tensor maps (TMA).
+//!
+//! A [`Tensor`] is a description without addresses, so that a recorded case can be run again
+//! anywhere; the driver encodes its map when the buffers of the case have been allocated.
 
 use apex_driver::tensor_map::{Layout, encode};
 use apex_driver::{DriverError, library::Library};

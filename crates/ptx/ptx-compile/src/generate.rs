@@ -17,7 +17,7 @@ mod quick;
 pub use numbers::POWERS;
 
 use crate::assembler::{
-    Assembler, If, Label, R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op,
+    Assembler, Gpr, If, Label, R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSP, Rm, op,
 };
 use crate::context::{JUMPS, LOOP, Stop, at};
 use crate::groups::Groups;
@@ -124,6 +124,8 @@ const GROUP: i32 = 96;
 
 /// Most bytes that the code takes of the stack.
 const MAX_STACK: i32 = 16 << 10;
+/// Registers that the caller finds unchanged (System V ABI).
+const OF_CALLER: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 
 /// The code of a region, and its groups of accesses; `None` if the region is too large.
 /// `starts_same` guesses for a register that is live at the start whether the threads of each strip
@@ -177,8 +179,7 @@ impl<'r> Generator<'r> {
         let frame = self.frame_bytes();
         let (strip, begin) = (self.asm.label(), self.asm.label());
         let (next_warp, end) = (self.next_warp, self.done);
-        let saved = [RBX, RBP, R12, R13, R14, R15];
-        saved.iter().for_each(|&register| self.asm.push(register));
+        OF_CALLER.iter().for_each(|&register| self.asm.push(register));
         self.asm.add(RSP, -frame);
         self.asm.copy(RBX, RDI);
         self.asm.load(RBP, RBX, at::WINDOWS);
@@ -205,6 +206,36 @@ impl<'r> Generator<'r> {
         for block in 0..self.region.blocks.len() {
             self.block(block);
         }
+        self.advance();
+        self.asm.compare_memory(R14, RSP, stack::END);
+        self.asm.jump_if(If::NotZero, strip);
+
+        self.asm.compare_in_memory(RBX, at::STOPPED, 0);
+        self.asm.jump_if(If::NotZero, end);
+        self.end_strips();
+        self.end_warp();
+        self.asm.bind(end);
+        self.go_back(frame);
+
+        while !self.later.is_empty() {
+            for later in std::mem::take(&mut self.later) {
+                later(&mut self);
+            }
+        }
+        self.helper_call();
+        (self.asm.finish(), self.groups)
+    }
+
+    /// Returns to the caller, with its registers and its stack.
+    fn go_back(&mut self, frame: i32) {
+        self.asm.zero_upper();
+        self.asm.add(RSP, frame);
+        OF_CALLER.iter().rev().for_each(|&register| self.asm.pop(register));
+        self.asm.ret();
+    }
+
+    /// Goes on to the next strip: its registers, loops, windows and lanes.
+    fn advance(&mut self) {
         let next_strip = self.next_strip;
         self.asm.bind(next_strip);
         let loops = self.region.lane_loops() as i32;
@@ -223,27 +254,6 @@ impl<'r> Generator<'r> {
         self.asm.add(R12, 8 * 4);
         self.asm.add(R13, 8 * 8);
         self.asm.add(R14, 1);
-        self.asm.compare_memory(R14, RSP, stack::END);
-        self.asm.jump_if(If::NotZero, strip);
-
-        self.asm.compare_in_memory(RBX, at::STOPPED, 0);
-        self.asm.jump_if(If::NotZero, end);
-        self.end_strips();
-        self.end_warp();
-
-        self.asm.bind(end);
-        self.asm.zero_upper();
-        self.asm.add(RSP, frame);
-        saved.iter().rev().for_each(|&register| self.asm.pop(register));
-        self.asm.ret();
-
-        while !self.later.is_empty() {
-            for later in std::mem::take(&mut self.later) {
-                later(&mut self);
-            }
-        }
-        self.helper_call();
-        (self.asm.finish(), self.groups)
     }
 
     /// Calls the helper, and keeps the vector registers.

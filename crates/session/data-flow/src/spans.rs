@@ -1,4 +1,9 @@
-//! The memory that recorded launches access.
+//! The memory that recorded launches access: the access sets of their PTX, evaluated for recorded
+//! arguments.
+//!
+//! Recorded addresses are places within numbered allocations, so only launches with recorded
+//! arguments can be compared. A launch without them, or of a kernel whose PTX was not recorded or
+//! has no access set, may access anything ([`Spans::UNKNOWN`]).
 
 use crate::steps::Launch;
 use apex_fuse::{Given, around};

@@ -1,4 +1,8 @@
 //! Where segments are: a folder of this machine, or a part of a bucket.
+//!
+//! In both, a file appears as a whole or not at all, so that a reader sees no half of one. One
+//! export at a time writes into a folder, which a lock ensures where the file system has locks. A
+//! bucket has none.
 
 use apex_objects::Store;
 use std::fs::{self, File, TryLockError};

@@ -13,7 +13,7 @@ use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;
 
 /// Beginnings of the base names of entry points whose hooks are these.
-const BASES: [&str; 15] = [
+const BASES: [&str; 16] = [
     "cuEGLStream",
     "cuFabricCpyBatchAsync",
     "cuGLMapBufferObjectAsync",
@@ -27,14 +27,15 @@ const BASES: [&str; 15] = [
     "cuSignalExternalSemaphoresAsync",
     "cuStreamAttachMemAsync",
     "cuStreamBatchMemOp",
+    "cuStreamWaitValue",
+    "cuStreamWriteValue",
     "cuWaitExternalSemaphoresAsync",
-    "cuStreamW",
 ];
 
 /// Whether the hook of the entry point at `index` is one of these.
 pub fn has(index: usize) -> bool {
     let base = ENTRY_POINTS[index].base;
-    base != "cuStreamWaitEvent" && BASES.iter().any(|beginning| base.starts_with(beginning))
+    BASES.iter().any(|beginning| base.starts_with(beginning))
 }
 
 /// Something happens in a stream, to memory at an address if one is known. (Not as an asynchronous

@@ -1,4 +1,8 @@
 //! Kernels of a step that share no data run one after the other.
+//!
+//! The profile has the data flow of repeated steps ([`DataFlow`]); this rule says what launching
+//! independent kernels side by side would save. The saving is predicted, and never more than the
+//! longest chain of dependent launches allows. On the CPU device it claims none.
 
 use super::{CPU_SAVING, Fault, Needs, Outcome, Rule, confidence, judge_all_kernels, percent, time};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};

@@ -2,7 +2,7 @@
 //! of change that such a limit allows.
 //!
 //! The readings are of the whole GPU, so that they say something about a place only where that has
-//! most of the time. They choose what to ask, and claim nothing.
+//! most of the time. They choose what to ask, and claim no saving.
 
 use super::{framework, percent};
 use apex_profile::names::Owner;
@@ -10,20 +10,21 @@ use apex_profile::{Kernel, Profile, UnitActivity};
 
 /// Minimum share of the time of a place for the GPU's readings to be about it.
 const MOST: f64 = 0.6;
-/// Share of DRAM's peak from which on a kernel is at the memory's speed …
+/// Share of DRAM's peak bandwidth from which on a kernel is at the memory's speed …
 const FULL: f64 = 0.6;
 /// … and below which DRAM does not limit it.
 const LOW: f64 = 0.3;
-/// The same of tensor cores.
+/// Share of the time in which tensor cores work, from which on they limit it.
 const TENSOR: f64 = 0.5;
-/// A unit that is busy for less is idle.
+/// Share of the time below which a unit counts as idle.
 const IDLE: f64 = 0.005;
-/// Multiprocessors below which some have no work.
+/// Share of busy multiprocessors below which most of them lack blocks.
 const FEW_SMS: f64 = 0.5;
-/// Multiprocessors below which some wait for the last blocks of a kernel of many waves.
+/// Share of busy multiprocessors below which some wait for the last blocks of a kernel …
 const BALANCED_SMS: f64 = 0.8;
+/// … that has at least so many waves.
 const MANY_WAVES: f64 = 4.0;
-/// Occupancy below which too few warps hide latency.
+/// Share of the warps that there can be, below which too few hide latency.
 const FEW_WARPS: f64 = 0.25;
 
 /// What limits the device.

@@ -1,4 +1,8 @@
 //! What reading the source around a hot line says in general ([`Reading`]), as a change.
+//!
+//! Three questions are answered: whether the statements around the line can be moved, replaced or
+//! left out; whether callers use one place of the result only; and whether a kernel in Python loads
+//! one address in several statements. All answers are text for the user: no saving is claimed.
 
 use apex_profile::{Frame, Profile, Reading};
 use std::collections::BTreeMap;

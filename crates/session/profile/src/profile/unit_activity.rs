@@ -1,4 +1,7 @@
 //! How busy the units of the GPU were while it was busiest, by the readings of the machine's state.
+//!
+//! The readings are those of the whole GPU, all processes on it included. A session with several
+//! GPUs has none, because its kernels could not be assigned to one of them.
 
 use apex_machine::{FILE, Machine, Quantity, Readings};
 use std::path::Path;

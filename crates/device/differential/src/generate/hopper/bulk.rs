@@ -52,12 +52,9 @@ pub(super) fn write(random: &mut Random) -> Kernel {
     kernel
 }
 
-/// A copy into slot `copy` of the pool, which its mbarrier counts.
-fn load(kernel: &mut Kernel, random: &mut Random, cluster: u32, (copy, given): (usize, usize)) {
-    let bytes = size(random, SLOT);
-    let to = copy * SLOT + 16 * random.below((SLOT - bytes) / 16 + 1);
-    let blocks = cluster as usize;
-    let way = match random.below(3) {
+/// A way that a cluster of so many blocks allows.
+fn way(random: &mut Random, blocks: usize) -> Way {
+    match random.below(3) {
         1 if blocks > 1 => {
             Way::Multicast { rank: random.below(blocks), mask: 1 + random.below((1 << blocks) - 1) }
         }
@@ -67,7 +64,14 @@ fn load(kernel: &mut Kernel, random: &mut Random, cluster: u32, (copy, given): (
             operation: (random.below(2) == 0).then(|| *random.pick(&OPERATIONS)),
         },
         _ => Way::Load,
-    };
+    }
+}
+
+/// A copy into slot `copy` of the pool, which its mbarrier counts.
+fn load(kernel: &mut Kernel, random: &mut Random, cluster: u32, (copy, given): (usize, usize)) {
+    let bytes = size(random, SLOT);
+    let to = copy * SLOT + 16 * random.below((SLOT - bytes) / 16 + 1);
+    let way = way(random, cluster as usize);
     let bar = 8 * copy;
     let hint = if random.once_in(6) { ".L2::cache_hint" } else { "" };
     let policy = if hint.is_empty() { "" } else { ", policy" };

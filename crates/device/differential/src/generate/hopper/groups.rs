@@ -175,7 +175,6 @@ fn products(
     (a, b, in_registers, values): (Layout, Layout, bool, Values),
     sum: &[String],
 ) {
-    let is_integer = types.sum == "s32";
     let given: Vec<String> =
         (0..if in_registers { 4 * steps } else { 0 }).map(|_| kernel.load(values)).collect();
     kernel.declarations += ".reg .b64 base, da, db;\n.reg .b32 base32;\n.reg .pred adds;\n";
@@ -197,17 +196,7 @@ fn products(
             true => super::super::matrices::braces(&given[4 * step..4 * step + 4]),
             false => "da".to_owned(),
         };
-        let sign = |random: &mut Random| if random.once_in(4) { "-1" } else { "1" };
-        let mut flags = String::new();
-        if !is_integer {
-            flags += &format!(", {}, {}", sign(random), sign(random));
-        }
-        if types.bits == 16 {
-            if !in_registers {
-                flags += &format!(", {}", u8::from(a.across));
-            }
-            flags += &format!(", {}", u8::from(b.across));
-        }
+        let flags = flags(random, types, (&a, &b, in_registers));
         kernel.line(format!(
             "wgmma.mma_async.sync.aligned.m64n{n}k{}.{}.{a_type}.{b_type}{} {}, {first}, db, adds{flags};",
             types.shape_k,
@@ -217,4 +206,20 @@ fn products(
         ));
     }
     kernel.line("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;");
+}
+
+/// The operands at the end: signs of A and B, and which of them lies across.
+fn flags(random: &mut Random, types: &Types, (a, b, in_registers): (&Layout, &Layout, bool)) -> String {
+    let sign = |random: &mut Random| if random.once_in(4) { "-1" } else { "1" };
+    let mut flags = String::new();
+    if types.sum != "s32" {
+        flags += &format!(", {}, {}", sign(random), sign(random));
+    }
+    if types.bits == 16 {
+        if !in_registers {
+            flags += &format!(", {}", u8::from(a.across));
+        }
+        flags += &format!(", {}", u8::from(b.across));
+    }
+    flags
 }

@@ -77,65 +77,67 @@ fn operate(kernel: &mut Kernel, random: &mut Random, model: &mut Model, taken: &
     let open = model.pending;
     match random.below(10) {
         // The last arrival may come while bytes are missing; then only bytes may come.
-        _ if open == 0 => {
-            let bytes = 1 + random.below(model.bytes as usize) as u32;
-            kernel.line(format!("mbarrier.complete_tx.relaxed.cta.{space}.b64 [bar], {bytes};"));
-            model.bytes -= bytes;
-            model.settle();
-        }
+        _ if open == 0 => complete(kernel, random, model, space),
         0..3 => {
             let count = 1 + random.below(open as usize) as u32;
-            kernel.line(format!("{} state, [bar], {count};", form("arrive")));
-            *taken = Some(model.phase);
-            model.arrive(count);
+            arrive(kernel, (model, taken), (&form("arrive"), &format!(", {count}")), count);
         }
-        3 => {
-            kernel.line(format!("{} state, [bar];", form("arrive")));
-            *taken = Some(model.phase);
-            model.arrive(1);
-        }
+        3 => arrive(kernel, (model, taken), (&form("arrive"), ""), 1),
         4 if open > 1 => {
             let count = 1 + random.below(open as usize - 1) as u32;
-            kernel.line(format!("mbarrier.arrive.noComplete.{space}.b64 state, [bar], {count};"));
-            *taken = Some(model.phase);
-            model.arrive(count);
+            let name = format!("mbarrier.arrive.noComplete.{space}.b64");
+            arrive(kernel, (model, taken), (&name, &format!(", {count}")), count);
         }
         5 if model.expected > 1 => {
             let most = (model.expected - 1).min(open);
             let count = 1 + random.below(most as usize) as u32;
-            kernel.line(format!("{} state, [bar], {count};", form("arrive_drop")));
-            *taken = Some(model.phase);
             model.expected -= count;
-            model.arrive(count);
+            arrive(kernel, (model, taken), (&form("arrive_drop"), &format!(", {count}")), count);
         }
         6 => {
             let bytes = 1 + random.below(300) as u32;
             kernel.line(format!("mbarrier.expect_tx.relaxed.cta.{space}.b64 [bar], {bytes};"));
             model.bytes += bytes;
         }
-        7 if model.bytes > 0 => {
-            let bytes = 1 + random.below(model.bytes as usize) as u32;
-            kernel.line(format!("mbarrier.complete_tx.relaxed.cta.{space}.b64 [bar], {bytes};"));
-            model.bytes -= bytes;
-            model.settle();
-        }
+        7 if model.bytes > 0 => complete(kernel, random, model, space),
         8 => {
             let bytes = 1 + random.below(300) as u32;
-            kernel.line(format!("{} state, [bar], {bytes};", form("arrive.expect_tx")));
-            *taken = Some(model.phase);
             model.bytes += bytes;
-            model.arrive(1);
+            arrive(kernel, (model, taken), (&form("arrive.expect_tx"), &format!(", {bytes}")), 1);
         }
-        _ if random.once_in(4) => {
-            *model = Model::new(1 + random.below(9) as u32);
-            *taken = None;
-            kernel.line(format!(
-                "mbarrier.inval.shared::cta.b64 [bar];\nmbarrier.init.shared::cta.b64 [bar], {};",
-                model.expected
-            ));
-        }
+        _ if random.once_in(4) => restart(kernel, random, model, taken),
         _ => {}
     }
+}
+
+/// `count` arrivals by an instruction with these last operands, which takes the phase's state.
+fn arrive(
+    kernel: &mut Kernel,
+    (model, taken): (&mut Model, &mut Option<u32>),
+    (name, operands): (&str, &str),
+    count: u32,
+) {
+    kernel.line(format!("{name} state, [bar]{operands};"));
+    *taken = Some(model.phase);
+    model.arrive(count);
+}
+
+/// Some of the bytes that are missing come.
+fn complete(kernel: &mut Kernel, random: &mut Random, model: &mut Model, space: &str) {
+    let bytes = 1 + random.below(model.bytes as usize) as u32;
+    kernel.line(format!("mbarrier.complete_tx.relaxed.cta.{space}.b64 [bar], {bytes};"));
+    model.bytes -= bytes;
+    model.settle();
+}
+
+/// The mbarrier ends, and another one begins in its place.
+fn restart(kernel: &mut Kernel, random: &mut Random, model: &mut Model, taken: &mut Option<u32>) {
+    *model = Model::new(1 + random.below(9) as u32);
+    *taken = None;
+    kernel.line(format!(
+        "mbarrier.inval.shared::cta.b64 [bar];\nmbarrier.init.shared::cta.b64 [bar], {};",
+        model.expected
+    ));
 }
 
 /// Something that is asked of an mbarrier.

@@ -89,23 +89,26 @@ fn warp(random: &mut Random) -> Kernel {
     kernel
 }
 
+/// Any layout of this many lines of this many elements at `start`.
+fn layout(random: &mut Random, bits: usize, (lines, length): (usize, usize), start: usize) -> Layout {
+    let bytes = bits / 8;
+    let across = bits == 16 && random.below(2) == 0;
+    let line = if across { lines } else { length } * bytes;
+    // Without `across`, a line lies in one permutation, or in parts of 16 bytes.
+    let fits = |width: &usize| line.is_multiple_of(*width) && (across || *width == 16 || *width >= line);
+    let widths: Vec<usize> = [16, 32, 64, 128].into_iter().filter(fits).collect();
+    Layout { lines, length, bytes, width: *random.pick(&widths), across, start }
+}
+
 fn group(random: &mut Random) -> Kernel {
     let (k, d, a, b, bits, selector) = *random.pick(&GROUPS);
     let exact = random.once_in(3);
     let n = 8 * *random.pick(&[1, 2, 4, 8]);
-    let bytes = bits / 8;
     let mut kernel = kernel(1, 1, 128);
-    let layout = |random: &mut Random, lines: usize, length: usize, start: usize| {
-        let across = bits == 16 && random.below(2) == 0;
-        let line = if across { lines } else { length } * bytes;
-        // Without `across`, a line lies in one permutation, or in parts of 16 bytes.
-        let fits = |width: &usize| line.is_multiple_of(*width) && (across || *width == 16 || *width >= line);
-        let widths: Vec<usize> = [16, 32, 64, 128].into_iter().filter(fits).collect();
-        Layout { lines, length, bytes, width: *random.pick(&widths), across, start }
-    };
     let in_registers = random.once_in(3);
-    let first = layout(random, 64, k / 2, 0);
-    let second = layout(random, n, k, if in_registers { 0 } else { first.bytes().next_multiple_of(1024) });
+    let first = layout(random, bits, (64, k / 2), 0);
+    let behind = if in_registers { 0 } else { first.bytes().next_multiple_of(1024) };
+    let second = layout(random, bits, (n, k), behind);
     let room = (second.start + second.bytes()).next_multiple_of(1024);
     declare_pool(&mut kernel, room);
     let values = operand(if random.below(2) == 0 { a } else { b }, exact);
