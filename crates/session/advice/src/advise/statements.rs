@@ -18,7 +18,7 @@ pub(super) fn add_remedies(profile: &Profile, findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| finding.cause.is_none()) {
         let Some(place) = &finding.place else { continue };
         let is_about_it = |cause: &Cause| is_about(profile, finding, cause, &place.text);
-        let own = cause_of_statement(profile, &knowledge, is_about_it);
+        let own = cause_of_statement(profile, &knowledge, &place.file, is_about_it);
         let Some((cause, remedy)) = own else {
             let part = rules::part_used(profile, &place.file, place.line);
             match part.filter(|_| finding.scope == Scope::Kernel) {
@@ -52,7 +52,8 @@ fn add_remedy_of_body(profile: &Profile, knowledge: &Arc<Knowledge>, finding: &m
         let is_about = |statement: &&(u32, &str)| is_about(profile, finding, cause, statement.1);
         called.iter().find(is_about).filter(|_| cause.priority >= OF_BODY)
     };
-    let Some((cause, remedy)) = cause_of_statement(profile, knowledge, |cause| named(cause).is_some()) else {
+    let Some((cause, remedy)) = cause_of_statement(profile, knowledge, &place.file, |cause| named(cause).is_some())
+    else {
         return;
     };
     let Some((line, statement)) = named(cause) else { return };

@@ -35,6 +35,9 @@ pub(super) fn judge_rows(
     let mut kernels = Vec::new();
     for (index, kernel) in profile.kernels.iter().enumerate() {
         let Some((own, share)) = kernel.gpu_total_ns().zip(saves(index)) else { continue };
+        if kernel.launches.ran() == 0 {
+            continue;
+        }
         time += own;
         kernels.push(kernel_finding(profile, index, fault(kernel, own / all, share)));
     }

@@ -171,6 +171,9 @@ impl<'p> Work<'p> {
         if matches!(self.site, Site::Autograd) {
             return vec![BACKWARD];
         }
+        if self.is_graph() {
+            return vec![GRAPH];
+        }
         let mut times: Vec<(Family, f64)> = vec![(COPIES, self.copies_ns)];
         for &(index, time) in &self.kernels {
             let family = family_of(&profile.kernels[index]);
@@ -195,6 +198,12 @@ impl<'p> Work<'p> {
         begins.max_by_key(|quote| quote.contains("retain_graph")).map(String::as_str)
     }
 
+    /// Whether most of its time is of graphs whose kernels were not timed: which of them take it is
+    /// not known.
+    fn is_graph(&self) -> bool {
+        2.0 * self.graphs_ns >= self.time_ns && self.graphs_ns > 0.0
+    }
+
     /// Whether its kernels come from statements that are not on its call stacks: of a function that
     /// XLA or Inductor compiled, or of a graph.
     fn is_compiled(&self, profile: &Profile) -> bool {
@@ -207,7 +216,7 @@ impl<'p> Work<'p> {
         };
         let of_compiler = time(&is_of_compiler);
         let is_made = of_compiler > 0.0 && of_compiler >= COMPILED * time(&|_| true);
-        is_made || 2.0 * self.graphs_ns >= self.time_ns
+        is_made || self.is_graph()
     }
 
     /// The largest of its kernels.
@@ -313,7 +322,8 @@ struct Known<'k> {
 fn known_at<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>, work: &Work<'_>) -> Option<Known<'k>> {
     let quote = work.quote(profile)?;
     let fits = |cause: &Cause| fits_operations(profile, cause, work.kernels.iter().copied());
-    let own = cause_of_statement(profile, knowledge, |cause| cause.names_line(quote) && fits(cause));
+    let file = work.site.frame().map_or("", |frame| &frame.file);
+    let own = cause_of_statement(profile, knowledge, file, |cause| cause.names_line(quote) && fits(cause));
     if let Some((cause, remedy)) = own {
         return Some(Known { cause, remedy, line: None });
     }
@@ -330,7 +340,7 @@ fn known_at<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>, work: &Work<'_
     };
     let is_about =
         |cause: &Cause| cause.priority >= OF_BODY && cause.operations.is_empty() && named(cause).is_some();
-    let (cause, remedy) = cause_of_statement(profile, knowledge, is_about)?;
+    let (cause, remedy) = cause_of_statement(profile, knowledge, &frame.file, is_about)?;
     let (line, statement) = named(cause)?;
     let file = frame.file.rsplit('/').next().unwrap_or_default();
     Some(Known { cause, remedy, line: Some(format!("{file}:{line} `{statement}`")) })
@@ -340,7 +350,7 @@ fn known_at<'k>(profile: &Profile, knowledge: &'k Arc<Knowledge>, work: &Work<'_
 fn questions(profile: &Profile, work: &Work<'_>) -> String {
     let mut asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
     if work.is_compiled_by_xla(profile) {
-        let compiled = Compiled::of(profile);
+        let compiled = Compiled::of(profile).filter(|_| !work.is_graph());
         let mapped = compiled.as_ref().is_none_or(Compiled::may_be_mapped).then_some(OF_MAPPED);
         let own = compiled.iter().flat_map(Compiled::questions);
         asked.splice(0..0, mapped.into_iter().chain(own).chain([OF_XLA]).collect::<Vec<_>>());
@@ -374,7 +384,9 @@ fn draft(
         let all = profile.kernels[index].gpu_total_ns().unwrap_or(time);
         let part = time / all.max(time).max(f64::MIN_POSITIVE);
         let claim = |of: Saves| Figure::predicted(of.likely * part, (of.least * part, of.most * part));
-        let evidence = vec![Evidence::new("share of the time", Figure::measured(of_all), Unit::Share)];
+        // Nothing is measured of a kernel in a graph that was timed as a whole.
+        let evidence = Evidence::new("share of the time", Figure::measured(of_all), Unit::Share);
+        let evidence = Some(evidence).filter(|_| time > 0.0 || !work.is_graph()).into_iter().collect();
         let saves = claims.map(claim).ok_or("");
         let fault = Fault { evidence, change: change.clone(), saves, threads: None };
         let mut found = kernel_finding(profile, index, fault);
@@ -389,7 +401,7 @@ fn draft(
         found
     };
     let mut summary = work.summary(profile, &work.families(profile), span);
-    if let Some(compiled) = Some(profile).filter(|of| work.is_compiled_by_xla(of)).and_then(Compiled::of) {
+    if let Some(compiled) = Some(profile).filter(|of| !work.is_graph() && work.is_compiled_by_xla(of)).and_then(Compiled::of) {
         summary = format!("{summary}; {}", compiled.in_words());
     }
     if cause.is_none()
@@ -447,6 +459,11 @@ const COPIES: Family = Family {
     name: "copies",
     questions: "Is all that is copied used? Can it be made, or stay, where it is used? Are copies large and of \
         adjacent bytes, or is it one of short rows (cudaMemcpy2D of a few bytes of each row)?",
+};
+const GRAPH: Family = Family {
+    name: "CUDA graphs, whose kernels were not timed one by one",
+    questions: "Is all of its result used? Is a part of it computed again from the same input? Record again with the \
+        graphs switched off to see which kernels take the time (JAX: XLA_FLAGS=--xla_gpu_enable_command_buffer=).",
 };
 const BACKWARD: Family = Family {
     name: "gradients",
@@ -701,6 +718,23 @@ mod tests {
             "{}",
             finding.change
         );
+    }
+
+    #[test]
+    fn a_graph_that_was_timed_as_a_whole_says_nothing_about_its_kernels() {
+        let mut profile = profile_of([timed(named(PRODUCT), 1.0)]);
+        launched_at(&mut profile, "/home/me/chat.py", 9, "step");
+        let work = super::Work {
+            graphs_ns: 8e9,
+            time_ns: 9e9,
+            kernels: vec![(0, 0.0)],
+            ..super::Work::at(apex_profile::Site::Autograd)
+        };
+        assert!(work.is_graph());
+        let draft = super::draft(&profile, &work, 10e9, (None, None), String::new());
+        assert!(draft.kernels[0].evidence.is_empty(), "nothing was measured of the kernel alone");
+        let few = super::Work { graphs_ns: 1e9, ..work };
+        assert!(!few.is_graph());
     }
 
     #[test]

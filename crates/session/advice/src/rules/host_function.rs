@@ -416,10 +416,10 @@ fn cause_of_place<'k>(
     let is_about_it = |cause: &Cause| {
         cause.priority >= least && (cause.names_host_line(quote) || cause.names_wait_line(quote))
     };
-    cause_of_statement(profile, knowledge, is_about_it).or_else(|| {
+    cause_of_statement(profile, knowledge, &line.file, is_about_it).or_else(|| {
         // What the statement calls, whose frames samples may miss.
         let called = profile.statements_called(&line.file, quote);
-        cause_of_statement(profile, knowledge, |cause| {
+        cause_of_statement(profile, knowledge, &line.file, |cause| {
             cause.priority >= OF_CALLED
                 && called.iter().any(|(_, statement)| cause.names_host_line(statement))
         })

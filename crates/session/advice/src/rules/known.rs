@@ -248,13 +248,25 @@ pub(super) fn remedy_of_waits(profile: &Profile, stacks: &[StackCount]) -> Optio
     those_of_half.next().map(|(_, remedy)| remedy.to_owned())
 }
 
-/// The first cause that is about a statement of the program, with its remedy for this program.
+/// The first cause that is about a statement of the program in this file, with its remedy for this
+/// program. Statements of causes are Python's: those of C++ may look like them (`gpu_open(`), and
+/// are known only to causes with a remedy in that language.
 pub(crate) fn cause_of_statement<'k>(
     profile: &Profile,
     knowledge: &'k Arc<Knowledge>,
+    file: &str,
     is_about_it: impl Fn(&Cause) -> bool,
 ) -> Option<(&'k Cause, &'k str)> {
-    causes_for(profile, knowledge).find(|(cause, _)| is_about_it(cause))
+    let is_cpp = is_of_cpp(file);
+    let is_told = |cause: &Cause| !is_cpp || cause.remedies.by_framework.contains_key(&Framework::Cuda);
+    causes_for(profile, knowledge).find(|(cause, _)| is_told(cause) && is_about_it(cause))
+}
+
+/// Whether a file holds C, C++ or CUDA, by its name.
+fn is_of_cpp(file: &str) -> bool {
+    const ENDINGS: [&str; 14] =
+        ["c", "cc", "cpp", "cxx", "cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "tcc", "ipp"];
+    file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
 /// Whether at least half of the time of these kernels, of a statement, is in operations that a cause

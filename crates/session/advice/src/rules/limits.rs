@@ -3,6 +3,9 @@
 //!
 //! The readings are of the whole GPU, so that they say something about a place only where that has
 //! most of the time. They choose what to ask, and claim no saving.
+//! The readings are of the whole GPU and of all the time, so that they say something about a place
+//! only where that has most of the time. A unit is little used there only if it would be even with
+//! nothing of its work outside of the place. They choose what to ask, and claim nothing.
 
 use super::{framework, percent};
 use apex_profile::names::Owner;
@@ -39,16 +42,18 @@ enum Limit {
 }
 
 impl Limit {
-    /// `None` where the readings are between the cases. `waves` are those of the largest kernel.
-    fn of(units: &UnitActivity, waves: f64) -> Option<Limit> {
+    /// `None` where the readings are between the cases. `share` is the place's of the time, and
+    /// `waves` are those of the largest kernel.
+    fn of(units: &UnitActivity, share: f64, waves: f64) -> Option<Limit> {
+        let most = at_most(units, share);
         match units {
             _ if units.dram >= FULL => Some(Limit::Memory),
             _ if units.tensor >= TENSOR => Some(Limit::TensorCores),
-            _ if units.sms < FEW_SMS => Some(Limit::Blocks),
-            _ if units.sms < BALANCED_SMS && waves >= MANY_WAVES => Some(Limit::LastBlocks),
-            _ if units.dram >= LOW => None,
-            _ if units.occupancy < FEW_WARPS => Some(Limit::Warps),
-            _ if units.tensor < TENSOR / 2.0 => Some(Limit::Instructions),
+            _ if most.sms < FEW_SMS => Some(Limit::Blocks),
+            _ if most.sms < BALANCED_SMS && waves >= MANY_WAVES => Some(Limit::LastBlocks),
+            _ if most.dram >= LOW => None,
+            _ if most.occupancy < FEW_WARPS => Some(Limit::Warps),
+            _ if most.tensor < TENSOR / 2.0 => Some(Limit::Instructions),
             _ => None,
         }
     }
@@ -101,6 +106,17 @@ impl Limit {
     }
 }
 
+/// The most that units can be used during a place of this share of the time: all of their work.
+fn at_most(units: &UnitActivity, share: f64) -> UnitActivity {
+    let of = |all: f64| (all / share).min(1.0);
+    UnitActivity {
+        sms: of(units.sms),
+        occupancy: of(units.occupancy),
+        tensor: of(units.tensor),
+        dram: of(units.dram),
+    }
+}
+
 /// What limits the device during a place of this share of the time: the end of a sentence about the
 /// place, and what to change; `None` where nothing is known.
 pub(super) fn of_place(
@@ -121,7 +137,7 @@ pub(super) fn of_place(
     );
     let waves =
         kernel.and_then(|kernel| kernel.geometry.as_ref()).map_or(0.0, |geometry| geometry.waves.waves);
-    let limit = Limit::of(units, waves);
+    let limit = Limit::of(units, share, waves);
     let words = limit.map_or_else(|| read.clone(), |limit| format!("{}: {read}", limit.in_words()));
     Some((words, limit.map(|limit| limit.change(framework(profile)))))
 }
@@ -145,13 +161,15 @@ mod tests {
             (units(0.98, 0.9, 0.0, 0.02), Some(Limit::Instructions)),
             (units(0.98, 0.9, 0.0, 0.4), None),
         ] {
-            assert_eq!(Limit::of(&units, 1.0), limit, "{units:?}");
+            assert_eq!(Limit::of(&units, 1.0, 1.0), limit, "{units:?}");
         }
         let uneven = units(0.7, 0.11, 0.0, 0.01);
         assert_eq!(
-            [1.0, 23.0].map(|waves| Limit::of(&uneven, waves)),
+            [1.0, 23.0].map(|waves| Limit::of(&uneven, 1.0, waves)),
             [Some(Limit::Warps), Some(Limit::LastBlocks)]
         );
+        let idle_beside = units(0.64, 0.46, 0.0, 0.46);
+        assert_eq!(Limit::of(&idle_beside, 0.65, 23.0), None, "all of the place may be busy");
     }
 
     #[test]

@@ -87,8 +87,12 @@ impl Frame {
             || self.is_generated()
     }
 
-    /// Whether `torch.compile` has generated the code: its files are named after `c` and a hash.
+    /// Whether `torch.compile` has generated the code: its files are named after `c` and a hash, and
+    /// the function that launches a kernel of Triton has no file.
     fn is_generated(&self) -> bool {
+        if self.file == "<string>" && self.function == "launcher" {
+            return true;
+        }
         let name = self.file.rsplit('/').next().and_then(|name| name.strip_suffix(".py")).unwrap_or_default();
         let is_digit = |c: u8| c.is_ascii_lowercase() || (b'2'..=b'7').contains(&c);
         name.len() == 52 && name.starts_with('c') && name.bytes().all(is_digit)
@@ -123,6 +127,7 @@ impl fmt::Display for Frame {
         let name = file.rsplit('/').next().unwrap_or(file);
         match line {
             Some(line) => write!(to, "{name}:{line} {function}"),
+            None if function.is_empty() => to.write_str(name),
             None => write!(to, "{name} {function}"),
         }
     }
@@ -408,6 +413,9 @@ mod tests {
         assert!(frame(generated, 1, "Runner.call").is_of_library());
         assert!(!frame("/tmp/x/cfrf7.py", 1, "f").is_of_library());
         assert!(!frame("<string>", 1, "<module>").is_of_library());
+        assert!(frame("<string>", 5, "launcher").is_of_library());
+        let stripped = Frame { file: "/home/me/solver".into(), line: None, function: String::new() };
+        assert_eq!(stripped.to_string(), "solver");
     }
 
     #[test]

@@ -280,3 +280,16 @@ fn rules_that_the_table_names_exist() {
         assert!(RULES.iter().any(|rule: &Rule| rule.slug == slug), "there is no rule `{slug}`");
     }
 }
+
+#[test]
+fn statements_of_cpp_are_no_statements_of_python() {
+    let profile = profile_of([]);
+    let knowledge = Knowledge::current();
+    let of = |file: &str, quote: &str| {
+        let is_about_it = |cause: &apex_knowledge::Cause| cause.names_host_line(quote);
+        super::cause_of_statement(&profile, &knowledge, file, is_about_it).map(|(cause, _)| cause.id.clone())
+    };
+    assert_eq!(of("/home/me/load.py", "rows = open(path)").as_deref(), Some("file-loaded-in-step"));
+    assert_eq!(of("/home/me/solver.cpp", "int main() { gpu_open(); step(); }"), None);
+    assert!(of("/home/me/solver.cu", "x[i] = rng.normal(0, 1);").is_some(), "it has a remedy in C++");
+}
