@@ -11,11 +11,9 @@ use ptx::syntax::tree::{Function, Instruction, Mnemonic, Operand, Statement};
 use std::collections::HashSet;
 
 /// Instructions that do not pass on the product in a source: their result is another number, or no
-/// number.
-const ENDS: [&str; 20] = [
-    "add", "sub", "mul", "fma", "mad", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh",
-    "min", "max", "setp", "set", "ld", "cvt",
-];
+/// number. (A fused sum is one even where it adds zero: the compiler leaves it.)
+const ENDS: [&str; 14] =
+    ["fma", "mad", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "setp", "set", "ld"];
 
 /// Refuses a kernel in which a product may be contracted with a sum.
 ///
@@ -33,9 +31,7 @@ pub(crate) fn check(function: &Function) -> Result<(), u32> {
     loop {
         let before = products.len();
         for instruction in &instructions {
-            let passes = !ENDS.contains(&instruction.mnemonic.opcode()) || is_integer(instruction);
-            let reads_one = || sources(instruction).any(|name| products.contains(&name));
-            if is_product(instruction) || passes && reads_one() {
+            if is_product(instruction) || passes(instruction, &products) {
                 products.extend(results(instruction));
             }
         }
@@ -50,6 +46,20 @@ pub(crate) fn check(function: &Function) -> Result<(), u32> {
         is_sum(instruction) && (kept || sources(instruction).any(|name| products.contains(&name)))
     });
     sum.map_or(Ok(()), |sum| Err(sum.position.line))
+}
+
+/// Whether the result may be a product that is in a source. The compiler removes what changes
+/// nothing before it contracts: conversions to the same type, the minimum of a number and itself,
+/// rounded products with 1 (`findings/ptxas-contracts-through-identities.sh`).
+fn passes(instruction: &Instruction, products: &HashSet<String>) -> bool {
+    let is_one = |name: String| products.contains(&name);
+    match instruction.mnemonic.opcode() {
+        _ if is_integer(instruction) => sources(instruction).any(is_one),
+        // (Another number among the operands may be the result, so that the compiler keeps it.)
+        "min" | "max" => sources(instruction).next().is_some() && sources(instruction).all(is_one),
+        "cvt" if !is_between_floats(instruction) => false,
+        opcode => !ENDS.contains(&opcode) && sources(instruction).any(is_one),
+    }
 }
 
 /// Names the rounding of a product or a sum that names none.
@@ -79,10 +89,18 @@ fn is_open(instruction: &Instruction) -> bool {
 
 /// Whether no type of it is one of floating-point numbers.
 fn is_integer(instruction: &Instruction) -> bool {
-    let is_float = |part: &str| {
-        part.starts_with("bf") || part.starts_with('f') && part[1..].starts_with(|c: char| c.is_ascii_digit())
-    };
     !instruction.mnemonic.modifiers().any(is_float)
+}
+
+/// Whether a conversion is of a floating-point number to one, and not to a whole number.
+fn is_between_floats(instruction: &Instruction) -> bool {
+    let is_whole = |part: &str| matches!(part, "rni" | "rzi" | "rmi" | "rpi");
+    let floats = instruction.mnemonic.modifiers().filter(|part| is_float(part)).count();
+    floats > 1 && !instruction.mnemonic.modifiers().any(is_whole)
+}
+
+fn is_float(part: &str) -> bool {
+    part.starts_with("bf") || part.starts_with('f') && part[1..].starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Names in the first operand.

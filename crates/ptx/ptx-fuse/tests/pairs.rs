@@ -252,6 +252,18 @@ fn what_the_compiler_may_contract_is_refused() {
         let refusal = Pair::of(&quotient, &plain, A_TO_B).fused(Rules::ALL).unwrap_err();
         assert!(matches!(refusal, Refusal::Contraction(Part::First, _)), "{refusal}");
     }
+    // What changes no number is removed before products and sums are contracted.
+    for identity in [
+        "cvt.f32.f32 %f4, %f3",
+        "max.f32 %f4, %f3, %f3",
+        "mul.rn.f32 %f4, %f3, 0f3F800000",
+        "abs.f32 %f4, %f3",
+    ] {
+        let hidden = open.replace("neg.f32 %f4, %f3", identity);
+        assert_ne!(hidden, open);
+        let refusal = Pair::of(&hidden, &plain, A_TO_B).fused(Rules::ALL).unwrap_err();
+        assert!(matches!(refusal, Refusal::Contraction(Part::First, _)), "{identity}: {refusal}");
+    }
     let refusal = Pair::of(
         &plain.replace("%c, %l", "%b, %l").replace("%b, %l; ld", "%a, %l; ld"),
         &open.replace("%b, %l", "%c, %l"),
@@ -264,6 +276,7 @@ fn what_the_compiler_may_contract_is_refused() {
     for statements in [
         "mul.rn.f32 %f3, %f1, %f1; add.f32 %f2, %f3, %f1",
         "mul.f32 %f3, %f1, %f1; max.f32 %f4, %f3, %f1; add.f32 %f2, %f4, %f1",
+        "mul.f32 %f3, %f1, %f1; cvt.rmi.f32.f32 %f4, %f3; add.f32 %f2, %f4, %f1",
     ] {
         let pair = Pair::of(&elementwise('b', 'a', statements), &plain, A_TO_B);
         assert_eq!(pair.run(&shot(), &mut Arena::new(), Rules::ALL), Outcome::Same);
