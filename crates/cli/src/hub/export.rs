@@ -45,8 +45,9 @@ pub struct Args {
     /// an S3-compatible store (s3://BUCKET/PREFIX): jobs, days, and kernels by week
     #[arg(long, value_name = "DIR", conflicts_with_all = ["table", "csv"])]
     segments: Option<PathBuf>,
-    /// Write nothing: read all segments that are there, and compare their contents with their names
-    #[arg(long, requires = "segments", conflicts_with_all = ["tenant", "days", "database"])]
+    /// Write nothing: read all segments that are there, and compare their contents with their names;
+    /// no database is asked
+    #[arg(long, requires = "segments")]
     verify: bool,
     #[command(flatten)]
     database: Database,

@@ -134,6 +134,17 @@ fn a_store_has_the_segments_of_a_folder_though_exports_and_the_store_were_killed
 }
 
 #[test]
+fn segments_are_verified_where_variables_name_a_database() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path("folder/jobs")).unwrap();
+    std::fs::write(sandbox.path("folder/jobs/2026-11-29-9e107d9d372bb682.parquet"), b"PAR1").unwrap();
+    let mut verify = sandbox.apex(&["hub", "export", "--segments", "folder", "--verify"]);
+    verify.env("APEX_DATABASE", "none.db").env("APEX_TENANT", "physics").env("APEX_DAYS", "40");
+    let said = output(&mut verify, 1);
+    assert!(text(&said.stdout).contains("0 sound, 1 damaged"), "{said:?}");
+}
+
+#[test]
 fn what_is_wrong_with_a_store_is_said() {
     let sandbox = Sandbox::new();
     let Some(stored) = Stored::start(&sandbox) else { return };

@@ -33,6 +33,8 @@ pub const LOCAL: &str = "local";
 
 /// Time that a connection waits for another one.
 const BUSY: Duration = Duration::from_secs(10);
+/// How connections that write open the file.
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// Connections that are kept open for the next request.
 const KEPT: usize = 8;
 
@@ -45,6 +47,9 @@ pub enum Error {
     /// Its file cannot be made.
     #[error("{0}: {1}")]
     File(String, #[source] std::io::Error),
+    /// The file is something else, such as another program's database.
+    #[error("{0} is no database of a hub: name the one of yours with --database")]
+    Foreign(String),
     /// A newer APEX made it.
     #[error(
         "{path} has version {found}, and this APEX knows {known}: upgrade this APEX, or restore a backup"
@@ -77,11 +82,13 @@ impl Store {
     /// it to this version.
     ///
     /// # Errors
-    /// If it cannot be opened or made, or if a newer APEX made it.
+    /// If it cannot be opened or made, or if a newer APEX or another program made it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let shown = || apex_untrusted::shown(path);
         apex_untrusted::replace::open_or_create(path).map_err(|error| Error::File(shown(), error))?;
         let store = Self { path: path.to_owned(), readers: Mutex::default() };
+        // Nothing is written before it is known whose file it is: a connection sets the journal's mode.
+        schema::check_owner(&mut Connection::open_with_flags(path, FLAGS)?, &shown())?;
         schema::migrate(&mut store.connect()?, &shown())?;
         Ok(store)
     }
@@ -93,8 +100,7 @@ impl Store {
 
     /// A connection that writes. A transaction is on the disk when its commit returns.
     pub fn connect(&self) -> Result<Connection, Error> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
+        let connection = Connection::open_with_flags(&self.path, FLAGS)?;
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;

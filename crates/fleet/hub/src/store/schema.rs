@@ -2,9 +2,9 @@
 
 use super::ingest::DAY_NS;
 use super::packing::unpacked;
-use super::{Error, facts, holds};
+use super::{BUSY, Error, facts, holds};
 use apex_aggregate::{Aggregate, PARTS};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 /// The version of the tables: the number of [`steps`].
 const VERSION: u32 = 4;
@@ -216,6 +216,36 @@ fn fill_second(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails for a file that is something else than a hub's database or empty; writes nothing.
+///
+/// # Errors
+/// Those of SQLite, and [`Error::Foreign`].
+pub fn check_owner(connection: &mut Connection, path: &str) -> Result<(), Error> {
+    let is_foreign = |error| match error {
+        rusqlite::Error::SqliteFailure(of, _) if of.code == ErrorCode::NotADatabase => {
+            Error::Foreign(path.to_owned())
+        }
+        error => error.into(),
+    };
+    match is_own(connection).map_err(is_foreign)? {
+        true => Ok(()),
+        false => Err(Error::Foreign(path.to_owned())),
+    }
+}
+
+/// Whether a database has a hub's tables, or none yet.
+fn is_own(connection: &mut Connection) -> rusqlite::Result<bool> {
+    connection.busy_timeout(BUSY)?;
+    // Both are read of one state, since another process may just make the tables.
+    let transaction = connection.transaction()?;
+    let version: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = match version {
+        0 => "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)",
+        _ => "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'recordings')",
+    };
+    transaction.query_row(known, [], |row| row.get(0))
 }
 
 /// Brings a database to this version, in one transaction.

@@ -228,6 +228,31 @@ fn a_database_survives_a_restart_and_an_older_one_is_brought_up() {
     assert!(refused.contains("version 99") && refused.contains("upgrade"), "{refused}");
 }
 
+#[test]
+fn a_file_of_another_program_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let [other, text] = ["other.db", "text.db"].map(|name| folder.path().join(name));
+    for version in [0, 3] {
+        drop(std::fs::remove_file(&other));
+        let connection = Connection::open(&other).unwrap();
+        connection.execute_batch("CREATE TABLE bookmarks (address TEXT)").unwrap();
+        connection.pragma_update(None, "user_version", version).unwrap();
+        drop(connection);
+        assert_refused(&other);
+    }
+    std::fs::write(&text, "no database, but long enough for the first page of one".repeat(40)).unwrap();
+    assert_refused(&text);
+}
+
+/// The file is refused by its name, and no byte of it changes.
+fn assert_refused(path: &Path) {
+    let before = std::fs::read(path).unwrap();
+    let refused = apex_hub::Store::open(path).unwrap_err().to_string();
+    let expected = format!("{} is no database of a hub", path.display());
+    assert!(refused.starts_with(&expected), "{refused}");
+    assert_eq!(std::fs::read(path).unwrap(), before);
+}
+
 /// A receiver of messages, for the test of the tests: what it has confirmed has to be in its sums.
 trait Receiver {
     /// Takes a message, and returns whether it confirms it.
