@@ -59,8 +59,8 @@ pub struct Module {
     pub version: (u32, u32),
     /// `.target`: architecture first, then options such as `texmode_independent` or `debug`.
     pub target: Vec<Name>,
-    /// `.address_size` in bits: 32 or 64. PTX without the directive means 32; every current
-    /// compiler writes 64.
+    /// `.address_size` in bits: 32 or 64. ptxas takes PTX without the directive as 64, where the
+    /// ISA says 32.
     pub address_size: u32,
     /// Everything below the header, in source order.
     pub items: Vec<Item>,

@@ -12,6 +12,17 @@ const MASKS: Version = (7, 1);
 /// Bytes of the widest vector.
 const WIDEST: u64 = 16;
 
+/// Types that no variable and no register may have.
+const INSTRUCTIONS_ONLY: &[ScalarType] = &[
+    ScalarType::Bf16,
+    ScalarType::Bf16x2,
+    ScalarType::Tf32,
+    ScalarType::E4m3,
+    ScalarType::E4m3x2,
+    ScalarType::E5m2,
+    ScalarType::E5m2x2,
+];
+
 impl<'m> Verifier<'_, 'm> {
     /// The declaration itself, whatever its name, in the item of that number.
     pub(super) fn variable(&mut self, variable: &'m Variable, item: usize, body: Option<&Body<'m>>) {
@@ -25,6 +36,21 @@ impl<'m> Verifier<'_, 'm> {
         }
         if variable.ty == ScalarType::Pred && variable.space != StateSpace::Reg {
             self.problem(variable.position, format!("`{name}` is a predicate, which only `.reg` holds"));
+        }
+        if INSTRUCTIONS_ONLY.contains(&variable.ty) {
+            let message = format!(
+                "`{name}` is `{}`, a type of instructions only: declare `.b{}`",
+                variable.ty,
+                8 * variable.ty.bytes()
+            );
+            self.problem(variable.position, message);
+        }
+        if variable.ty == ScalarType::F16x2
+            && variable.space == StateSpace::Param
+            && variable.dimensions.is_empty()
+        {
+            let message = format!("`{name}` in `.param` cannot be `.f16x2`: declare `.b32`");
+            self.problem(variable.position, message);
         }
         if variable.dimensions.contains(&Some(0)) && variable.linkage != Linkage::Extern {
             self.problem(variable.position, format!("`{name}` has no elements: only `.extern` arrays can"));

@@ -4,7 +4,7 @@ use super::Verifier;
 use crate::diagnostic::Position;
 use crate::forms::{Target, Version};
 use crate::needs;
-use crate::syntax::{Function, FunctionKind};
+use crate::syntax::{Function, FunctionKind, Item};
 
 /// The last minor version of each major one from 1 on; ptxas takes nothing between.
 const LAST_MINOR: &[u32] = &[5, 3, 2, 3, 1, 5, 8, 8];
@@ -36,6 +36,7 @@ impl<'m> Verifier<'_, 'm> {
         for option in options.iter().filter(|option| !OPTIONS.contains(&&***option)) {
             self.problem(start, format!("`.target` has no option `{option}`"));
         }
+        self.code_of_today(start);
         match name.parse::<Target>() {
             Err(message) => self.problem(start, message),
             Ok(target) if !target.exists() => self.problem(start, format!("there is no target {target}")),
@@ -50,6 +51,23 @@ impl<'m> Verifier<'_, 'm> {
                     self.problem(start, message);
                 }
             }
+        }
+    }
+
+    /// What the header may say in the ISA, but not to an assembler of today.
+    fn code_of_today(&mut self, start: Position) {
+        if self.module.address_size == 32 {
+            self.problem(start, "addresses of 32 bits are no longer supported: write `.address_size 64`");
+        }
+        let has = |option: &str| self.module.target.iter().skip(1).any(|name| &**name == option);
+        let is_section = |item: &Item| matches!(item, Item::Section(_));
+        if has("debug") && !self.module.items.iter().any(is_section) {
+            let message = "`.target` says `debug`, but the module has no section of debugging information: \
+                           leave the option out";
+            self.problem(start, message);
+        }
+        if has("map_f64_to_f32") {
+            self.problem(start, "no target of today has `map_f64_to_f32`: leave the option out");
         }
     }
 

@@ -10,7 +10,8 @@
 //!
 //! # What is checked
 //!
-//! 1. Version, target and the target's options exist, and the version knows the target.
+//! 1. Version, target and the target's options exist, and the version knows the target. Addresses
+//!    have 64 bits; a module for debugging has a section about it.
 //! 2. No name is declared twice in one scope, no function defined twice, no label set twice in one
 //!    scope; functions that are declared again take and return as many parameters.
 //! 3. Entries return nothing, have counts of threads from 1 on, and not both a required and a
@@ -28,7 +29,7 @@
 //! 6. Names resolve: registers, variables, functions, components of vectors, labels, tables of
 //!    targets, prototypes.
 //! 7. Addresses start from integer registers or from variables in the space that the instruction
-//!    names.
+//!    names. Generic and global addresses have 64 bits. The registers of a vector have one width.
 //! 8. Guards are predicates.
 //! 9. Calls pass and get as many parameters as the function or the prototype has, of the same size
 //!    and, for arrays, alignment.

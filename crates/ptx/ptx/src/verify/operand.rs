@@ -63,7 +63,29 @@ impl<'m> Operands<'_, 'm> {
             return Err((0, message));
         }
         self.assign(instance, forms, &line.operands, 1)?;
-        barrier_fits(instance, &line.operands).map_err(|message| (given, message))
+        barrier_fits(instance, &line.operands).map_err(|message| (given, message))?;
+        self.converted_address(instance, &line.operands).map_err(|message| (given, message))
+    }
+
+    /// Checks that no generic or global address is made in 32 bits.
+    fn converted_address(self, instance: &Instance, operands: &[Operand<'m>]) -> Checked {
+        let is_global = |operand: &Operand<'m>| match operand {
+            Operand::Name(Symbol::Variable(id)) => self.body.variable(*id).space == StateSpace::Global,
+            _ => false,
+        };
+        let narrow = [".u32", ".b32", ".s32"].iter().any(|ty| instance.mnemonic.ends_with(ty));
+        let makes = match instance.form.opcode {
+            "cvta" => true,
+            "mov" => operands.iter().any(is_global),
+            _ => false,
+        };
+        match narrow && makes {
+            true => Err(format!(
+                "`{}` makes an address of 32 bits: generic and global addresses have 64 bits",
+                instance.mnemonic
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Gives each operand to a form, leaving out optional ones where the operand is none of theirs.
@@ -271,7 +293,8 @@ impl<'m> Operands<'_, 'm> {
         let usage = Use { component: usage.accesses_memory(), element: true, ..usage };
         match operand {
             Operand::Vector(items) if items.len() == length => {
-                items.iter().try_for_each(|item| self.operand(element, item, usage))
+                items.iter().try_for_each(|item| self.operand(element, item, usage))?;
+                self.equal_widths(items)
             }
             Operand::Vector(items) => {
                 Err(format!("a vector of {length} is needed, this has {}", items.len()))
@@ -291,6 +314,32 @@ impl<'m> Operands<'_, 'm> {
             },
             other if length == 1 && !usage.is_of_matrix() => self.operand(element, other, usage),
             other => Err(format!("a vector of {length} is needed, not {}", self.shape(other))),
+        }
+    }
+
+    /// Checks that the registers in a vector's braces have one width, even where each may be wider
+    /// than the type.
+    fn equal_widths(self, items: &[Operand<'m>]) -> Checked {
+        let mut first = None;
+        for symbol in items.iter().filter_map(registers_name) {
+            let Some(ty) = self.register_type(symbol) else { continue };
+            let (name, wanted) = *first.get_or_insert((symbol, ty));
+            if wanted.bytes() != ty.bytes() {
+                return Err(format!(
+                    "`{}` is `{wanted}` and `{}` is `{ty}`: the registers of a vector need one width",
+                    self.body.name(name),
+                    self.body.name(symbol)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The type of a register, special ones and elements of vectors included.
+    fn register_type(self, symbol: Symbol<'m>) -> Option<ScalarType> {
+        match symbol {
+            Symbol::Special(special) => Some(special.ty()),
+            _ => self.declaration(symbol).map(|variable| variable.ty),
         }
     }
 
@@ -322,7 +371,10 @@ impl<'m> Operands<'_, 'm> {
         usage: Use<'_>,
     ) -> Checked {
         match address.base {
-            Base::Name(symbol) => self.base(symbol, space)?,
+            Base::Name(symbol) => {
+                self.base(symbol, space)?;
+                self.whole_address(symbol, space, usage.instance)?;
+            }
             Base::Component(symbol, _) => {
                 self.find_register(symbol)?;
             }
@@ -347,6 +399,22 @@ impl<'m> Operands<'_, 'm> {
             ));
         }
         rest.iter().zip(given).try_for_each(|(kind, operand)| self.operand(kind, operand, usage))
+    }
+
+    /// Checks that the register holds a whole address where `instance` needs one: memory that
+    /// blocks share has addresses of 64 bits. As ptxas does, this leaves registers of 16 bits and
+    /// the sources of copies alone.
+    fn whole_address(self, symbol: Symbol<'m>, space: Option<StateSpace>, instance: &Instance) -> Checked {
+        let is_whole =
+            matches!(space, None | Some(StateSpace::Global)) && WHOLE.contains(&instance.form.opcode);
+        match self.declaration(symbol) {
+            Some(variable) if is_whole && variable.ty.bytes() == 4 => Err(format!(
+                "`{}` is `{}`: generic and global addresses have 64 bits",
+                self.body.name(symbol),
+                variable.ty
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that an address in `space` may start from the symbol.
@@ -414,6 +482,18 @@ impl<'m> Operands<'_, 'm> {
             Operand::List(_) => "a list of parameters".to_owned(),
             Operand::Address(_) => "an address in brackets".to_owned(),
         }
+    }
+}
+
+/// Instructions whose generic and global addresses ptxas wants in 64 bits.
+const WHOLE: &[&str] =
+    &["ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "mbarrier", "applypriority", "discard"];
+
+/// The register that an item of a vector is, or is a component of.
+fn registers_name<'m>(item: &Operand<'m>) -> Option<Symbol<'m>> {
+    match item {
+        Operand::Name(symbol) | Operand::Component(symbol, _) => Some(*symbol),
+        _ => None,
     }
 }
 

@@ -12,6 +12,8 @@ for mode in debug:-G lines:-lineinfo; do
   sed -i -E 's/(\.file[[:space:]]+[0-9]+ ")[^"]*\//\1/' "$target"
   # Debugging sections are bytes that spell the paths of the machine.
   sed -i '/^\t\.section\|^\.section/,/^\t}\|^}/d' "$target"
+  # ptxas wants one where the target says `debug`.
+  [ "${mode%%:*}" = lines ] || printf '\t.section\t.debug_str\n\t{\n.b8 0\n\t}\n' >> "$target"
   ../../../../../scripts/zstd compress < "$target" > "$target.zst"
   rm "$target"
 done

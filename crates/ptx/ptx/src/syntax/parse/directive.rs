@@ -16,7 +16,7 @@ const MAX_COUNT: u32 = 1 << 24;
 impl Parser<'_, '_> {
     /// The whole text.
     pub(super) fn module(&mut self) -> Parsed<Module> {
-        let mut module = Module { version: (0, 0), target: Vec::new(), address_size: 32, items: Vec::new() };
+        let mut module = Module { version: (0, 0), target: Vec::new(), address_size: 64, items: Vec::new() };
         if !self.eat_word(".version") {
             return self.expected("`.version` as the first directive");
         }
