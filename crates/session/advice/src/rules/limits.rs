@@ -1,11 +1,9 @@
 //! What limits the device where one place takes most of its time: its units' readings, and the kind
 //! of change that such a limit allows.
 //!
-//! The readings are of the whole GPU, so that they say something about a place only where that has
-//! most of the time. They choose what to ask, and claim no saving.
 //! The readings are of the whole GPU and of all the time, so that they say something about a place
 //! only where that has most of the time. A unit is little used there only if it would be even with
-//! nothing of its work outside of the place. They choose what to ask, and claim nothing.
+//! nothing of its work outside of the place. They choose what to ask, and claim no saving.
 
 use super::{framework, percent};
 use apex_profile::names::Owner;
