@@ -52,7 +52,8 @@ fn add_remedy_of_body(profile: &Profile, knowledge: &Arc<Knowledge>, finding: &m
         let is_about = |statement: &&(u32, &str)| is_about(profile, finding, cause, statement.1);
         called.iter().find(is_about).filter(|_| cause.priority >= OF_BODY)
     };
-    let Some((cause, remedy)) = cause_of_statement(profile, knowledge, &place.file, |cause| named(cause).is_some())
+    let Some((cause, remedy)) =
+        cause_of_statement(profile, knowledge, &place.file, |cause| named(cause).is_some())
     else {
         return;
     };

@@ -401,7 +401,9 @@ fn draft(
         found
     };
     let mut summary = work.summary(profile, &work.families(profile), span);
-    if let Some(compiled) = Some(profile).filter(|of| !work.is_graph() && work.is_compiled_by_xla(of)).and_then(Compiled::of) {
+    if let Some(compiled) =
+        Some(profile).filter(|of| !work.is_graph() && work.is_compiled_by_xla(of)).and_then(Compiled::of)
+    {
         summary = format!("{summary}; {}", compiled.in_words());
     }
     if cause.is_none()
