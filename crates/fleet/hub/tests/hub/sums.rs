@@ -8,12 +8,16 @@ use apex_random::Random;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// An hour ago, by a clock that is read once: messages of one test are of one time.
+static HOUR_AGO_NS: LazyLock<u64> = LazyLock::new(|| (now_ns() - 3600 * SECOND) / SECOND * SECOND);
+
 /// A recording that held a device from a second to another one, an hour ago.
 fn held(recording: u64, sequence: u64, device: &str, from: u64, until: u64) -> Aggregate {
-    let begin = (now_ns() - 3600 * SECOND) / SECOND * SECOND;
+    let begin = *HOUR_AGO_NS;
     let mut of = message(recording, sequence);
     (of.started_ns, of.as_of_ns) = (begin + from * SECOND, begin + until * SECOND);
     of.ended = None;
