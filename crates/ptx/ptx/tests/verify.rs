@@ -266,6 +266,14 @@ fn ptxas_refuses_what_is_refused() {
                 (Some(message), None) if message.contains("a vector of") => neither += 1,
                 // This ptxas makes no machine code; `tests/wrong/widths.ptx` asks one that does.
                 (Some(message), None) if message.contains("addresses have 64 bits") => neither += 1,
+                // It takes the name of a function as a value to store, and an offset behind a register
+                // of another width in `mov`. Nobody writes either.
+                (Some(message), None) if message.contains("is a function, not a register") => neither += 1,
+                (Some(message), None)
+                    if line.trim().starts_with("mov.") && line.contains('+') && message.contains("fit") =>
+                {
+                    neither += 1;
+                }
                 (Some(message), None) => {
                     alarms.push(format!("{} ({}): {message}", line.trim(), lines[*index].trim()))
                 }
