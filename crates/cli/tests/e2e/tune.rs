@@ -249,9 +249,15 @@ fn the_programs_block_stays_where_others_are_not_faster() {
 #[test]
 fn shares_are_of_the_last_run_alone() {
     let sandbox = Sandbox::new();
-    output(&mut tune(&sandbox, &[], &["shaped", "2000", "1000", "0"]), 0);
-    let run = output(&mut tune(&sandbox, &["--json"], &["shaped", "2000", "5000", "0"]), 0);
-    let profile: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let mut tuned = |threads: &str| {
+        let run = output(&mut tune(&sandbox, &["--json"], &["shaped", "2000", threads, "0"]), 0);
+        serde_json::from_slice::<Value>(&run.stdout).unwrap()
+    };
+    let sizes = |profile: &Value| profile["kernels"][0]["sizes"].as_array().map_or(0, Vec::len);
+    // On a busy machine too few launches are timed in one command to decide.
+    let is_decided = (0..5).any(|_| sizes(&tuned("1000")) == 1);
+    assert!(is_decided, "nothing was decided in five commands");
+    let profile = (0..5).map(|_| tuned("5000")).find(|profile| sizes(profile) == 2).unwrap();
     let sizes = profile["kernels"][0]["sizes"].as_array().unwrap();
     let told: Vec<_> = sizes.iter().map(|size| (size["launches"].as_u64(), size["share"].as_f64())).collect();
     assert_eq!(told, [(Some(0), Some(0.0)), (Some(2000), Some(1.0))]);
