@@ -151,8 +151,8 @@ fn column(line: &str) -> Column {
 }
 
 /// Differences that are ptxas's, not the table's: before 13.5 it takes fences of one direction for
-/// any target; and those after 12.8 were asked for `compute_…`, where they take addresses of 32
-/// bits, which they refuse for `sm_…`.
+/// any target; and addresses of 32 bits, which 13.5 refuses for `sm_…`, are taken by those that
+/// were asked for `compute_…`, and by 12.8 for sm_90.
 fn is_known(newest: Version, text: &str) -> bool {
     let one_direction = text.starts_with("fence.acquire.") || text.starts_with("fence.release.");
     newest < (9, 5) && one_direction || newest > (8, 7) && text.starts_with("cvta.") && text.contains(".u32 ")
