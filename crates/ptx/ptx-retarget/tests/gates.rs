@@ -155,5 +155,5 @@ fn column(line: &str) -> Column {
 /// were asked for `compute_…`, and by 12.8 for sm_90.
 fn is_known(newest: Version, text: &str) -> bool {
     let one_direction = text.starts_with("fence.acquire.") || text.starts_with("fence.release.");
-    newest < (9, 5) && one_direction || newest > (8, 7) && text.starts_with("cvta.") && text.contains(".u32 ")
+    newest < (9, 5) && one_direction || text.starts_with("cvta.") && text.contains(".u32 ")
 }
