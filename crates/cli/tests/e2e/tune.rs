@@ -249,7 +249,7 @@ fn the_programs_block_stays_where_others_are_not_faster() {
 #[test]
 fn shares_are_of_the_last_run_alone() {
     let sandbox = Sandbox::new();
-    let mut tuned = |threads: &str| {
+    let tuned = |threads: &str| {
         let run = output(&mut tune(&sandbox, &["--json"], &["shaped", "2000", threads, "0"]), 0);
         serde_json::from_slice::<Value>(&run.stdout).unwrap()
     };

