@@ -17,7 +17,6 @@ import concurrent.futures
 import csv
 import ctypes
 import json
-import lzma
 import os
 import re
 import statistics
@@ -25,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from figures import read_results
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "testing" / "tune" / "pairs"
 NVCC = ["nvcc", "-O3", "-std=c++17", "-w", "-arch=compute_90"]
@@ -260,9 +261,7 @@ def line(result):
 
 def show(arguments):
     """Prints the table of a file of raw figures."""
-    opened = lzma.open if arguments.file.endswith(".xz") else open
-    with opened(arguments.file, "rt") as file:
-        results = json.load(file)
+    results = read_results(arguments.file)
     print("| pair | predicted | fewer reads | less traffic | L1 sectors | L2 sectors | time | kernels | tuned | joined | results |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     print("\n".join(map(line, results["pairs"])))

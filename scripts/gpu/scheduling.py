@@ -31,6 +31,7 @@ from pathlib import Path
 
 from bench import median
 from figures import read_results, table
+from schedule import device_name, of_rounds
 
 HERE = Path(__file__).resolve().parent
 RATT = [f"ratt{number}_kernel" for number in range(2, 10)]
@@ -115,14 +116,6 @@ def prepare(arguments):
             sources = [folder / file for file in program["files"]]
             compiled(arguments.nvcc, sources, out / name, ["-include", str(HERE / "programs" / "ways.h"), "-I", str(folder)])
     compiled(arguments.nvcc, [HERE / "programs" / "memory_actions.cu"], out / "memory_actions", [])
-
-
-def device_name():
-    query = "--query-gpu=name,driver_version"
-    try:
-        return subprocess.run(["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return "no GPU"
 
 
 def of_network(line):
@@ -278,12 +271,6 @@ def measure(arguments):
             measurement.actions()
     measurement.rounds()
     print(tables(measurement.results))
-
-
-def of_rounds(times, scheduled):
-    """The median of the rounds' ratios, and the least and the greatest."""
-    ratios = sorted(time / schedule for time, schedule in zip(times, scheduled))
-    return f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 
 def tables(results):

@@ -12,7 +12,6 @@ programs; what cannot be built or run is listed with the reason. Raw figures go 
 import argparse
 import concurrent.futures
 import json
-import lzma
 import os
 import re
 import statistics
@@ -21,6 +20,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from figures import read_results
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "testing" / "tune"
 # Longest run of a program, in seconds.
@@ -208,9 +209,7 @@ def line(result):
 
 def show(arguments):
     """Prints the table of a file of raw figures."""
-    opened = lzma.open if arguments.file.endswith(".xz") else open
-    with opened(arguments.file, "rt") as file:
-        results = json.load(file)
+    results = read_results(arguments.file)
     print("| program | kernels | tuned | tuned, fast | results | block, time |\n| --- | ---: | ---: | ---: | --- | --- |")
     print("\n".join(map(line, results["programs"])))
 
