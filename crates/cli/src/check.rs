@@ -368,8 +368,8 @@ fn device(run: &Measures) -> &'static str {
     if run.on_cpu_device { "the CPU device" } else { "a GPU" }
 }
 
-/// Writes limits that runs keep. Those that are there may have been edited, so only `force` replaces
-/// them.
+/// Writes limits that runs keep. Those that are there may have been edited, so only `force`
+/// replaces them.
 fn init(path: &Path, runs: &[Measures], force: bool) -> anyhow::Result<ExitCode> {
     let mut budgets = read(path)?.unwrap_or_default();
     if !force && budgets.section(runs[0].on_cpu_device).is_some() {

@@ -262,7 +262,8 @@ impl Target {
         }
     }
 
-    /// The value of `Host` in questions: host and port, without the port that the scheme has anyway.
+    /// The value of `Host` in questions: host and port, without the port that the scheme has
+    /// anyway.
     pub fn authority(&self) -> String {
         let usual = if self.tls.is_some() { 443 } else { 80 };
         if self.port == usual { self.host.clone() } else { format!("{}:{}", self.host, self.port) }

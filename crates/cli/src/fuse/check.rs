@@ -94,8 +94,8 @@ fn run(
     memory.values().map(Buffer::download).collect()
 }
 
-/// PTX for the CPU device, which is one of an older architecture than some GPUs. An instruction that
-/// needs the newer one is refused when it is loaded.
+/// PTX for the CPU device, which is one of an older architecture than some GPUs. An instruction
+/// that needs the newer one is refused when it is loaded.
 fn for_cpu(text: &str) -> String {
     let Ok(mut module) = ptx::parse(text) else { return text.to_owned() };
     module.target = vec![CPU_TARGET.into()];

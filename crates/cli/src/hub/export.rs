@@ -41,12 +41,12 @@ pub struct Args {
     /// The table
     #[arg(value_enum, required_unless_present = "segments")]
     table: Option<Name>,
-    /// Write a Parquet file of each day that has ended into folders of this one, or below a place in
-    /// an S3-compatible store (s3://BUCKET/PREFIX): jobs, days, and kernels by week
+    /// Write a Parquet file of each day that has ended into folders of this one, or below a place
+    /// in an S3-compatible store (s3://BUCKET/PREFIX): jobs, days, and kernels by week
     #[arg(long, value_name = "DIR", conflicts_with_all = ["table", "csv"])]
     segments: Option<PathBuf>,
-    /// Write nothing: read all segments that are there, and compare their contents with their names;
-    /// no database is asked
+    /// Write nothing: read all segments that are there, and compare their contents with their
+    /// names; no database is asked
     #[arg(long, requires = "segments")]
     verify: bool,
     #[command(flatten)]

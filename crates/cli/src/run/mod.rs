@@ -162,7 +162,8 @@ pub struct Recording {
     )]
     pub fast: Vec<Fast>,
     /// Launch kernels in the blocks that `apex tune` found to be faster and proved to change no
-    /// result; with --fast=queue, also make two launches that `apex fuse` has joined as one. A profile of another device, driver or code is not applied
+    /// result; with --fast=queue, also make two launches that `apex fuse` has joined as one. A
+    /// profile of another device, driver or code is not applied
     #[arg(long, value_name = "PROFILE")]
     pub tuned: Option<PathBuf>,
     /// Launch kernels by this plan (what `apex tune` runs)

@@ -1,5 +1,5 @@
-//! The chart in `deploy/helm` makes what the manifests in `deploy/kubernetes` have, and what it makes
-//! runs.
+//! The chart in `deploy/helm` makes what the manifests in `deploy/kubernetes` have, and what it
+//! makes runs.
 
 use crate::common::{APEX, Running, Sandbox, installed, output, text};
 use crate::hub::{certificate, deployed, get, words};

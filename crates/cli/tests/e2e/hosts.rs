@@ -1,5 +1,5 @@
-//! Two hosts with clocks an hour apart and a bad network: name spaces of network, host name and time,
-//! a calendar clock that is moved (`clock.c`), and a link that breaks connections.
+//! Two hosts with clocks an hour apart and a bad network: name spaces of network, host name and
+//! time, a calendar clock that is moved (`clock.c`), and a link that breaks connections.
 //!
 //! Each host has only its own loopback. What listens there carries bytes through a socket in the
 //! file system to this process, which is the network: it passes each connection on to the hub, and
@@ -103,7 +103,8 @@ fn forwards_until_it_is_killed() {
     }
 }
 
-/// A host: its name, its folder, by how many seconds its calendar is ahead, and its monotonic clock.
+/// A host: its name, its folder, by how many seconds its calendar is ahead, and its monotonic
+/// clock.
 struct Host {
     name: &'static str,
     folder: PathBuf,
@@ -211,7 +212,8 @@ fn two_hosts_with_clocks_an_hour_apart_and_a_bad_network_are_counted_exactly() {
         };
         assert_eq!(of_job["cpu_device"][format!("{part}_us")], sessions.iter().map(of_session).sum::<u64>());
     }
-    // An hour between two clocks is nobody's time: what the job held is what each host's own clock says.
+    // An hour between two clocks is nobody's time: what the job held is what each host's own clock
+    // says.
     let own: u64 = sessions.iter().map(|of| wall_us(&of["run"])).sum();
     let held = of_job["cpu_device"]["held_us"].as_u64().unwrap();
     // (Each part is rounded by itself.)

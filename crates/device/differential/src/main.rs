@@ -79,8 +79,8 @@ enum Action {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Run programs for compute capability 9.0 on a driver and compare their checksums with those of
-    /// a recording; names those that differ.
+    /// Run programs for compute capability 9.0 on a driver and compare their checksums with those
+    /// of a recording; names those that differ.
     CheckDigests {
         #[command(flatten)]
         run: Run,

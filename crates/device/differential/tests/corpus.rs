@@ -51,8 +51,8 @@ fn the_cpu_device_agrees_with_the_recorded_h200() {
     assert!(agrees, "{}\n{total}", unexplained.join("\n"));
 }
 
-/// Every seventh of the programs for compute capability 9.0, whose results the H200's checksums stand
-/// for.
+/// Every seventh of the programs for compute capability 9.0, whose results the H200's checksums
+/// stand for.
 #[test]
 fn programs_for_9_0_leave_the_bits_of_the_recorded_h200() {
     let digests = corpus().join("hopper.digests");

@@ -9,8 +9,8 @@
 //!   normalisation, top-k and histograms by kernels that it generates, as few as the graph allows.
 //! - [`training`] has embeddings and AdamW; the example `train` is a transformer made of all this.
 //!
-//! [`Sequences`] are batches whose sequences differ in length, for attention in its `Flash` form, and
-//! for heads of 64 and 128 elements in its `Hopper` form.
+//! [`Sequences`] are batches whose sequences differ in length, for attention in its `Flash` form,
+//! and for heads of 64 and 128 elements in its `Hopper` form.
 //! Attention and mixtures of experts take bf16 and f16, fusion f32 too.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The

@@ -28,17 +28,17 @@
 //! 2. *Every access is checked*: it lies in a [`Window`] that the user has allowed, or the user
 //!    performs it.
 //! 3. *A strip stops before the effect* that the user refuses, with all live registers in the
-//!    frame. The other strips of its warp go on until they stop, meet or end too, and later warps do
-//!    not begin, or stay behind the barrier that they have passed last.
+//!    frame. The other strips of its warp go on until they stop, meet or end too, and later warps
+//!    do not begin, or stay behind the barrier that they have passed last.
 //! 4. Memory that is executed is never writable.
 //!
 //! # Limits
 //!
 //! Code is not cached between processes: making it again is as fast as reading it would be. Regions
-//! have no `.f16` arithmetic, no `.ftz` (except in `ex2`), and no divergent backward branches (except
-//! at the end of a loop of one block); the interpreter executes these. Of instructions by which lanes
-//! communicate, code knows shuffles by constants and barriers; the user executes the others, where
-//! all strips of a warp [meet](Meeting). There is no code for AVX-512.
+//! have no `.f16` arithmetic, no `.ftz` (except in `ex2`), and no divergent backward branches
+//! (except at the end of a loop of one block); the interpreter executes these. Of instructions by
+//! which lanes communicate, code knows shuffles by constants and barriers; the user executes the
+//! others, where all strips of a warp [meet](Meeting). There is no code for AVX-512.
 
 mod assembler;
 mod context;
@@ -235,11 +235,11 @@ impl Code {
     /// # Safety
     ///
     /// The CPU has what [`is_available`] looks for. Each frame has all places of the region's
-    /// registers, and where lanes' memory is if the code asks for it; nobody else accesses them. What a window allows may be accessed, as its group
-    /// does, and `helper` may be called with `user`. `bases` has, for each of the groups of
-    /// [`early`](Self::early) and each strip, zero or the host address of its least offset in the
-    /// first thread: then the threads access consecutive words from there on, and all that the
-    /// group's accesses reach may be accessed.
+    /// registers, and where lanes' memory is if the code asks for it; nobody else accesses them.
+    /// What a window allows may be accessed, as its group does, and `helper` may be called with
+    /// `user`. `bases` has, for each of the groups of [`early`](Self::early) and each strip, zero
+    /// or the host address of its least offset in the first thread: then the threads access
+    /// consecutive words from there on, and all that the group's accesses reach may be accessed.
     pub unsafe fn run(
         &self,
         frames: &[Frame],

@@ -1,10 +1,11 @@
 //! Finds registers that may hold a NaN that is not PTX's.
 //!
 //! x86 arithmetic keeps a NaN's payload, PTX has one NaN. Arithmetic cannot tell them apart, so a
-//! NaN is replaced where its bits *escape*: into memory, another register, an integer operation, out
-//! of the region, or into the frame where strips meet. A register is *clean* if its bits are what PTX says, *dirty* if a NaN in it
-//! has to be replaced, *mixed* if that depends on the path. The bits of a mixed register must not
-//! escape: then all its results are replaced as soon as they are computed.
+//! NaN is replaced where its bits *escape*: into memory, another register, an integer operation,
+//! out of the region, or into the frame where strips meet. A register is *clean* if its bits are
+//! what PTX says, *dirty* if a NaN in it has to be replaced, *mixed* if that depends on the path.
+//! The bits of a mixed register must not escape: then all its results are replaced as soon as they
+//! are computed.
 
 use crate::kind::kind;
 use crate::liveness::Liveness;

@@ -1,14 +1,14 @@
 //! What a thread has stored stays in a register, so that the second kernel need not load it.
 //!
 //! For each width of 2, 4 and 8 bytes there is one *slot*: the address of the last store of that
-//! width, and its value. A load of the second kernel compares its address with the slot's, and takes
-//! the value instead of loading where they are equal.
+//! width, and its value. A load of the second kernel compares its address with the slot's, and
+//! takes the value instead of loading where they are equal.
 //!
 //! # Invariants
 //! 1. *Nothing depends on an analysis of addresses.* They are compared when the kernel runs.
 //! 2. A slot is what memory holds there, as far as the thread itself changes it: each store of
-//!    another width, or in another form, empties the slots. What other threads store, the proof keeps
-//!    away from this thread's addresses.
+//!    another width, or in another form, empties the slots. What other threads store, the proof
+//!    keeps away from this thread's addresses.
 //! 3. Values keep their bits: a load and a store of one width move registers of that width, which
 //!    the verifier checks afterwards.
 

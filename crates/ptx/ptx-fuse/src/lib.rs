@@ -11,8 +11,8 @@
 //! 2. *Every result has the same bits.* A multiplication without a rounding modifier may be
 //!    contracted with an addition; `contraction` refuses kernels in which that happens, and forbids
 //!    it at the seam.
-//! 3. Nothing that the first kernel stores is left out; what the second one reads of it comes from a
-//!    register (`forward`).
+//! 3. Nothing that the first kernel stores is left out; what the second one reads of it comes from
+//!    a register (`forward`).
 
 mod contraction;
 mod forward;

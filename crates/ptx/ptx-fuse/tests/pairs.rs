@@ -369,8 +369,8 @@ fn conditions_of_the_proof_are_needed() {
     }
 }
 
-/// Both parts of a joined kernel of one thread, whose stores and loads meet in a few bytes of `a`, in
-/// any width, with guards or without. At the end all registers are stored.
+/// Both parts of a joined kernel of one thread, whose stores and loads meet in a few bytes of `a`,
+/// in any width, with guards or without. At the end all registers are stored.
 fn one_thread(random: &mut Random) -> String {
     let mut part = |loads: bool| {
         let mut text = String::from(

@@ -7,6 +7,9 @@
 //! Where the system allows it (root, or `CAP_PERFMON`), the clock also ticks in system calls and
 //! page faults, and a sample says that the thread was in the kernel. Elsewhere only the program's
 //! own time is sampled; where the call is refused, nothing is.
+//!
+//! The copy ends at the first page that the program has never touched: within a large local
+//! variable of which only a part was written, for instance. Callers behind it are then unknown.
 
 use apex_call_frames::memory::word_at;
 use apex_call_frames::native::{R12, RBP, RBX, REGISTERS, RIP, RSP, Registers};

@@ -3,8 +3,8 @@
 //! A launch needs a share of the GPU: of its places for blocks, of which its last wave leaves some
 //! free, or of the part that it uses most (memory, the issue of instructions), which its prediction
 //! tells. Launches that are ready run at full speed together while they need no more than the whole
-//! GPU; beyond that, all of them slow down alike. So the sum of what launches need per time is never
-//! above the GPU.
+//! GPU; beyond that, all of them slow down alike. So the sum of what launches need per time is
+//! never above the GPU.
 
 use apex_profile::{FlowLaunch, Kernel};
 

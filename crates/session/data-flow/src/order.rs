@@ -1,8 +1,8 @@
 //! Which launches wait for which, and the longest chain of them.
 //!
-//! A launch waits for each earlier one that shares memory with it which one of the two writes, or of
-//! which the accesses are unknown. Waits that follow from others are left out, so that the graph has
-//! as few edges as the order needs. A launch waits for earlier ones only: there are no circles.
+//! A launch waits for each earlier one that shares memory with it which one of the two writes, or
+//! of which the accesses are unknown. Waits that follow from others are left out, so that the graph
+//! has as few edges as the order needs. A launch waits for earlier ones only: there are no circles.
 
 use apex_profile::FlowLaunch;
 use launch_condition::{Span, Spans};

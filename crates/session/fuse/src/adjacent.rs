@@ -66,8 +66,8 @@ pub fn pairs(session: &Session) -> Vec<Pair> {
     all.into_values().collect()
 }
 
-/// Whether both launches ran in one stream that is known: neither into a graph that is captured, nor
-/// as cooperative ones.
+/// Whether both launches ran in one stream that is known: neither into a graph that is captured,
+/// nor as cooperative ones.
 fn follows(before: &Launch, launch: &Launch) -> bool {
     let is_other = |one: &Launch| one.head.flags & (flags::CAPTURED | flags::COOPERATIVE) != 0;
     let is_known =

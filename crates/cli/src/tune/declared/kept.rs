@@ -1,7 +1,7 @@
 //! The file of a search's results: complete T4 at each moment, with the key of the results.
 //!
-//! It is replaced at most once a second while a search runs, and when the search ends. A file beside
-//! it is locked meanwhile: two searches would each replace what the other one has found.
+//! It is replaced at most once a second while a search runs, and when the search ends. A file
+//! beside it is locked meanwhile: two searches would each replace what the other one has found.
 
 use super::{MOST_BYTES, Search};
 use anyhow::{Context, bail};

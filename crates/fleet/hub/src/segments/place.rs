@@ -50,8 +50,8 @@ impl Local {
         Self { path: path.to_owned(), lock: None }
     }
 
-    /// A folder that is written, by one export at a time; it is made where it is missing. Files that
-    /// an export which was killed had begun are removed, if nobody else can be writing.
+    /// A folder that is written, by one export at a time; it is made where it is missing. Files
+    /// that an export which was killed had begun are removed, if nobody else can be writing.
     ///
     /// # Errors
     /// Those of the system, and if another export writes there.

@@ -87,7 +87,8 @@ impl Store {
         let shown = || apex_untrusted::shown(path);
         apex_untrusted::replace::open_or_create(path).map_err(|error| Error::File(shown(), error))?;
         let store = Self { path: path.to_owned(), readers: Mutex::default() };
-        // Nothing is written before it is known whose file it is: a connection sets the journal's mode.
+        // Nothing is written before it is known whose file it is: a connection sets the journal's
+        // mode.
         schema::check_owner(&mut Connection::open_with_flags(path, FLAGS)?, &shown())?;
         schema::migrate(&mut store.connect()?, &shown())?;
         Ok(store)

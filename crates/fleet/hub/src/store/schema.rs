@@ -136,8 +136,8 @@ fn third() -> String {
     )
 }
 
-/// The duration of a job by the clocks of its hosts, unknown of older jobs, in the index that covers
-/// what is read of runs.
+/// The duration of a job by the clocks of its hosts, unknown of older jobs, in the index that
+/// covers what is read of runs.
 fn fourth() -> String {
     "ALTER TABLE jobs ADD COLUMN elapsed_us INTEGER;
      DROP INDEX jobs_ended;

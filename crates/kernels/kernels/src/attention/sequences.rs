@@ -130,9 +130,9 @@ pub fn tiles_of(all: usize, rows: usize, count: usize) -> usize {
 }
 
 impl Attention {
-    /// As [`Attention::forward`], for sequences of different lengths. If no form is asked for, it is
-    /// the Hopper form where the device and the head dimension (64 or 128) allow it, and else the
-    /// flash form; no other form has sequences.
+    /// As [`Attention::forward`], for sequences of different lengths. If no form is asked for, it
+    /// is the Hopper form where the device and the head dimension (64 or 128) allow it, and else
+    /// the flash form; no other form has sequences.
     ///
     /// # Errors
     /// As [`Attention::forward_sequences_into`].

@@ -428,8 +428,8 @@ impl Finder<'_> {
         Ok(branches)
     }
 
-    /// Whether a jump may part warps: it leads forward over a meeting, and is in no loop, which would
-    /// stop again and again if its threads go different ways.
+    /// Whether a jump may part warps: it leads forward over a meeting, and is in no loop, which
+    /// would stop again and again if its threads go different ways.
     fn may_part_warps(&self, at: usize, (start, end): (usize, usize)) -> bool {
         let is_around =
             |&(from, to): &(usize, usize)| (at..end).contains(&from) && (start..=at).contains(&to);

@@ -2,8 +2,8 @@
 //!
 //! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
 //! wait for every lane and are executed for the whole warp. `product` and `narrow` have the
-//! arithmetic, `sparse` that of sparse factors, `transfer` and `bytes` load, store and transpose, `group` has the products of warp
-//! groups.
+//! arithmetic, `sparse` that of sparse factors, `transfer` and `bytes` load, store and transpose,
+//! `group` has the products of warp groups.
 
 mod bytes;
 mod group;

@@ -2,11 +2,11 @@
 //! metadata that tell at which places of the line (PTX ISA, "Sparse matrix storage").
 //!
 //! A row has two bits for each of its elements (in `.tf32` four, of four-bit elements two for each
-//! pair). Of elements of up to eight bits, they are in the lane `4 (row mod 8) + 2 t + row / 8`, where
-//! `t` is the selector that the instruction names; where a row has 64 bits, their upper half is in the
-//! lane with the next `t`. Of wider elements, 16 bits of a row and those of the row eight further
-//! share a word, in lane `4 (row mod 8) + t`, or, where a row has 32 bits, in that lane with `2 t` and
-//! the next one. An H200 gave the same bits.
+//! pair). Of elements of up to eight bits, they are in the lane `4 (row mod 8) + 2 t + row / 8`,
+//! where `t` is the selector that the instruction names; where a row has 64 bits, their upper half
+//! is in the lane with the next `t`. Of wider elements, 16 bits of a row and those of the row eight
+//! further share a word, in lane `4 (row mod 8) + t`, or, where a row has 32 bits, in that lane
+//! with `2 t` and the next one. An H200 gave the same bits.
 
 use crate::matrix::layout::Shape;
 use crate::matrix::product::Arithmetic;

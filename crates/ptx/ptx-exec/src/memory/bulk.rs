@@ -1,5 +1,5 @@
-//! `cp.async.bulk`, `cp.reduce.async.bulk` and `st.bulk`: each lane copies a run of bytes of its own,
-//! or zeros.
+//! `cp.async.bulk`, `cp.reduce.async.bulk` and `st.bulk`: each lane copies a run of bytes of its
+//! own, or zeros.
 //!
 //! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names
 //! counts its bytes at once.

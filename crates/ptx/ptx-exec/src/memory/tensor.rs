@@ -298,8 +298,8 @@ pub(crate) fn load() -> AccessHandler {
     handler(run::<true>)
 }
 
-/// A copy from shared memory, or a reduction: `copied` has the number of an operation, too. There is
-/// no mbarrier.
+/// A copy from shared memory, or a reduction: `copied` has the number of an operation, too. There
+/// is no mbarrier.
 pub(crate) fn store() -> AccessHandler {
     handler(run::<false>)
 }

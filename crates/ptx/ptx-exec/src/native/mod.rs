@@ -1,8 +1,8 @@
 //! Machine code for parts of kernels, beside the interpreter.
 //!
-//! [`crate::compile`] finds the *regions* of a kernel: steps that follow each other, compute, access
-//! memory or exchange words within a warp, wait at barriers if all warps of the block are there, and
-//! branch only on what is the same in all threads. A region that is entered
+//! [`crate::compile`] finds the *regions* of a kernel: steps that follow each other, compute,
+//! access memory or exchange words within a warp, wait at barriers if all warps of the block are
+//! there, and branch only on what is the same in all threads. A region that is entered
 //! often becomes code ([`ptx_compile`]), which warps execute instead of the steps. It works on the
 //! registers in their frames, so that before and after it everything is as the interpreter wants
 //! it.
@@ -127,8 +127,8 @@ pub(crate) struct Native {
     outside: Vec<Option<Outside>>,
 }
 
-/// Where regions begin: for each step the index plus one of the region that begins there, first only
-/// of regions that are worth compiling, then of all. Empty if there is none.
+/// Where regions begin: for each step the index plus one of the region that begins there, first
+/// only of regions that are worth compiling, then of all. Empty if there is none.
 #[derive(Clone, Debug, Default)]
 struct Starts([Vec<u32>; 2]);
 

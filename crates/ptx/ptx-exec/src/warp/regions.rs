@@ -388,7 +388,8 @@ unsafe fn transfer_element(
 }
 
 impl Caller<'_, '_> {
-    /// Executes the step of a meeting for a warp; `None` if it is refused, and nothing has been done.
+    /// Executes the step of a meeting for a warp; `None` if it is refused, and nothing has been
+    /// done.
     ///
     /// # Safety
     /// The frame has the registers of the step.

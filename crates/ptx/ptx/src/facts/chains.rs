@@ -29,8 +29,8 @@ impl Listing<'_, '_> {
         });
     }
 
-    /// Tells those loads of loops from global memory that are such, by instruction, loop and register
-    /// of the address.
+    /// Tells those loads of loops from global memory that are such, by instruction, loop and
+    /// register of the address.
     fn tell_loads(
         &self,
         kind: FactKind,
@@ -115,8 +115,8 @@ impl Listing<'_, '_> {
         if are_all { depends } else { HashSet::new() }
     }
 
-    /// These registers and those that a loop computes from them by such operations; and whether they
-    /// are all.
+    /// These registers and those that a loop computes from them by such operations; and whether
+    /// they are all.
     fn computed(
         &self,
         mut known: HashSet<RegisterId>,

@@ -2,9 +2,9 @@
 //! `--capability`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
 //! frees, [`schedule`] runs launches of a batch concurrently, [`reshape`] launches the same threads
-//! in other blocks, [`fusion`] makes two launches as one, [`results`] hashes the program's results, with and without that,
-//! [`universal`] loads PTX that the driver refuses as too new, and [`capability`] tells chosen
-//! libraries another compute capability.
+//! in other blocks, [`fusion`] makes two launches as one, [`results`] hashes the program's results,
+//! with and without that, [`universal`] loads PTX that the driver refuses as too new, and
+//! [`capability`] tells chosen libraries another compute capability.
 //!
 //! Everything about an action but its hooks is in its module here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table

@@ -2,8 +2,8 @@
 //! `apex-data-flow` computes it from a session's arguments and PTX; a profile holds it for rules
 //! and views.
 
-/// Time from the end of a launch to the start of the next one in a CUDA graph, nanoseconds: an empty
-/// kernel in a chain of 1000 takes an H200 that long.
+/// Time from the end of a launch to the start of the next one in a CUDA graph, nanoseconds: an
+/// empty kernel in a chain of 1000 takes an H200 that long.
 const PAUSE_NS: f64 = 695.0;
 
 /// The data flow of a step: of launches on one stream that repeat in the same order.

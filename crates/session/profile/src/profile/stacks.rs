@@ -87,8 +87,8 @@ impl Frame {
             || self.is_generated()
     }
 
-    /// Whether `torch.compile` has generated the code: its files are named after `c` and a hash, and
-    /// the function that launches a kernel of Triton has no file.
+    /// Whether `torch.compile` has generated the code: its files are named after `c` and a hash,
+    /// and the function that launches a kernel of Triton has no file.
     fn is_generated(&self) -> bool {
         if self.file == "<string>" && self.function == "launcher" {
             return true;

@@ -65,8 +65,8 @@ fn changes(changes: &[Replaced]) -> String {
     rows.collect::<Vec<_>>().join("; ")
 }
 
-/// What kernels cost after the changes: `; predicted instructions for each one of the original: scale
-/// 1.50`.
+/// What kernels cost after the changes: `; predicted instructions for each one of the original:
+/// scale 1.50`.
 fn costs(costs: &[LoweredCost]) -> String {
     let known = costs.iter().filter(|cost| cost.before > 0.0);
     let kernels: Vec<String> =

@@ -31,8 +31,8 @@ const WARPS: [(&str, &[&str], usize, usize, usize); 18] = [
     ("m16n8k128", &["s32", "s4", "s4", "s32"], 4, 4, 0),
 ];
 
-/// Products of a warp group: elements of a line of B, types of the sum, A and B, bits of an element,
-/// and the largest selector.
+/// Products of a warp group: elements of a line of B, types of the sum, A and B, bits of an
+/// element, and the largest selector.
 const GROUPS: [(usize, &str, &str, &str, usize, usize); 9] = [
     (32, "f32", "f16", "f16", 16, 1),
     (32, "f16", "f16", "f16", 16, 1),

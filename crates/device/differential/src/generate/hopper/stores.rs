@@ -1,5 +1,5 @@
-//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` of boxes to global memory. A GPU traps on
-//! coordinates below 0, and on pixels (`im2col_no_offs`).
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` of boxes to global memory. A GPU traps
+//! on coordinates below 0, and on pixels (`im2col_no_offs`).
 
 use super::tensors::{BOX, any, bytes, coordinates, place, values};
 use super::{POOL, declare_barriers, declare_pool, fill, kernel, preset, publish};

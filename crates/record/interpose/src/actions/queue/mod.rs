@@ -26,8 +26,8 @@
 //! makes them through the hooks that record them. So what the session holds is what was made, when
 //! it was made; what the queue itself did is in the header of the process file. With
 //! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]),
-//! with `--fast=schedule` as one in which some run beside others. Two launches of which a plan has a
-//! joined kernel are made as one ([`fusion`]).
+//! with `--fast=schedule` as one in which some run beside others. Two launches of which a plan has
+//! a joined kernel are made as one ([`fusion`]).
 
 pub mod accepted;
 pub mod batch;

@@ -47,8 +47,8 @@ pub struct Trials {
 #[derive(Default)]
 struct Trial {
     uses: u32,
-    /// The time of batches on the GPU, and of the host's calls that launch them, as a chain and with
-    /// branches.
+    /// The time of batches on the GPU, and of the host's calls that launch them, as a chain and
+    /// with branches.
     ns: [Vec<u64>; 2],
     call_ns: [Vec<u64>; 2],
     /// The host's time to find out that launches may run with branches.

@@ -348,8 +348,8 @@ impl<const INDEX: usize> Kinds<INDEX> {
     };
 }
 
-/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come in
-/// a buffer of the program's own form.
+/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come
+/// in a buffer of the program's own form.
 ///
 /// # Safety
 /// [`Copied::write`] wrote the arguments.

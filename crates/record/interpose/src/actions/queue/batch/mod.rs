@@ -10,8 +10,8 @@
 //!    others, where nobody can see a difference: [`schedule`](crate::actions::schedule)), and is
 //!    launched into the stream into which all its launches were made, between the calls before and
 //!    after them. So whatever orders that stream orders the chain. Only launches without
-//!    attributes that no plan changes, next to each other in the ring, in one stream and one context, go into a batch;
-//!    an event, a copy, a memset or a launch into another stream ends it.
+//!    attributes that no plan changes, next to each other in the ring, in one stream and one
+//!    context, go into a batch; an event, a copy, a memset or a launch into another stream ends it.
 //! 2. *Progress.* Nothing waits for more launches: a batch is made of those that wait already, and
 //!    where they are too few, or end in the middle, they are launched one by one.
 //! 3. *The same launches.* A launch is told by its [`Print`], which ends with the epochs of code,
